@@ -1,0 +1,85 @@
+# Two commands do all set-up on a fresh clone: `make test` and `make demo`.
+# Nothing is needed beforehand but make and Python 3.11 or newer.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+VENV := .venv
+PY := $(VENV)/bin/python
+# A file of our own, because pip doesn't touch the folder on a second install.
+STAMP := $(VENV)/.installed
+ARGS ?=
+# Another interpreter: make venv PYTHON=/path/to/python
+PYTHON ?=
+CANDIDATES := $(PYTHON) python3.11 python3 python3.12 python3.13 python3.14 python
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: venv
+venv: $(STAMP) ## Create .venv and install everything into it, as requirements.lock pins it
+
+# The build backend is constrained as well: by the first variable up to pip 25.2, by the second after it.
+# Each candidate is run, not only looked up: a version manager's shim exists without its Python.
+$(STAMP): pyproject.toml requirements.lock
+	@if ! $(PY) -m pip --version >/dev/null 2>&1; then \
+	  found=; \
+	  for python in $(CANDIDATES); do \
+	    if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	      found=$$python; break; fi; \
+	  done; \
+	  if [ -z "$$found" ]; then \
+	    echo "stepgraph needs Python 3.11 or newer; found $$(python3 --version 2>&1 || true)." >&2; \
+	    echo "Install it, or name one: make venv PYTHON=/path/to/python3.11" >&2; exit 1; fi; \
+	  echo "==> creating $(VENV) with $$("$$found" --version)"; \
+	  rm -rf $(VENV); \
+	  "$$found" -m venv $(VENV) || { \
+	    echo "Could not create $(VENV): Debian and Ubuntu need the package python3-venv." >&2; exit 1; }; \
+	fi
+	@echo "==> installing what requirements.lock pins (about a minute the first time)"
+	@PIP_CONSTRAINT=requirements.lock PIP_BUILD_CONSTRAINT=requirements.lock \
+	  PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install --quiet -e '.[server,fast,dev]'
+	@touch $@
+	@echo "==> ready"
+
+.PHONY: test
+test: $(STAMP) ## Run the tests; ARGS="-k joins -x" is passed to pytest
+	@$(PY) -m pytest $(ARGS)
+
+.PHONY: check
+check: $(STAMP) ## Run every check that CI runs; ARGS=--fast leaves the tests out
+	@$(PY) -m tests.check $(ARGS)
+
+.PHONY: demo
+demo: $(STAMP) ## Start a server and an executor, and run a graph through them
+	@$(PY) -m examples.demo $(ARGS)
+
+.PHONY: bench
+bench: $(STAMP) ## Run the benchmark, side by side with other systems
+	@$(PY) -m benchmarks.react $(ARGS)
+
+.PHONY: soak
+soak: $(STAMP) ## Run the long tests that `make test` leaves out
+	@$(PY) -m pytest -m soak --timeout 0 $(ARGS)
+
+.PHONY: generate
+generate: $(STAMP) ## Regenerate the protobuf code beside the .proto files
+	@$(PY) scripts/generate.py
+
+.PHONY: format
+format: $(STAMP) ## Format Python and proto files in place
+	@$(VENV)/bin/ruff check --fix --quiet . || true
+	@$(VENV)/bin/ruff format .
+	@$(VENV)/bin/buf format --write
+
+.PHONY: lock
+lock: $(STAMP) ## Pin the newest versions that pyproject.toml allows
+	@$(VENV)/bin/uv pip compile pyproject.toml --quiet --upgrade --all-extras --universal \
+	  --python-version 3.11 --no-emit-index-url --custom-compile-command "make lock" -o requirements.lock
+
+.PHONY: clean
+clean: ## Remove .venv and everything that tools left behind
+	@rm -rf $(VENV) build dist .coverage .coverage.* htmlcov .hypothesis \
+	  .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
