@@ -39,8 +39,8 @@ def generate(protos: Path, out: Path) -> None:
     if not sources:
         return
     # protoc looks its plugins up on PATH, and those of this interpreter must win over others.
-    os.environ["PATH"] = os.pathsep.join(  # noqa: TID251 - a script, not the service
-        (str(Path(sys.executable).parent), os.environ.get("PATH", ""))  # noqa: TID251
+    os.environ["PATH"] = os.pathsep.join(
+        (str(Path(sys.executable).parent), os.environ.get("PATH", ""))
     )
     well_known = Path(protoc.__file__).parent / "_proto"
     status = protoc.main(
