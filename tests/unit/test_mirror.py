@@ -32,12 +32,12 @@ def modules() -> dict[str, str]:
 
 
 def test_every_module_has_its_test_file() -> None:
-    missing = {
-        module: f"tests/unit/{test}"
+    missing = [
+        f"{module} -> tests/unit/{test}"
         for module, test in modules().items()
         if module not in TESTED_ELSEWHERE and not (UNIT / test).is_file()
-    }
-    assert not missing, "modules without their test file, and where it belongs"
+    ]
+    assert not missing, "without a test file, which belongs there:\n" + "\n".join(missing)
 
 
 def test_every_test_file_has_its_module() -> None:
@@ -47,7 +47,7 @@ def test_every_test_file_has_its_module() -> None:
         for package in SOURCES
         for path in (UNIT / package.name).rglob("test_*.py")
     } - expected
-    assert not strays, "test files below tests/unit that no module belongs to"
+    assert not strays, "no module belongs to:\n" + "\n".join(sorted(strays))
 
 
 def test_no_two_modules_share_a_test_file() -> None:
