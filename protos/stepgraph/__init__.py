@@ -1,0 +1,1 @@
+"""The stepgraph schema; `stepgraph.v1` holds the generated messages."""
