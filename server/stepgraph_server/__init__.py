@@ -1,0 +1,1 @@
+"""The stepgraph server: runs agent graphs durably."""

@@ -1,0 +1,1 @@
+"""The one loop around the core."""

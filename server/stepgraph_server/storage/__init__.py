@@ -1,0 +1,1 @@
+"""Durable facts: ports and their backends."""
