@@ -7,7 +7,7 @@ bit masks over the nodes in bytewise order of their ids, which is the order that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from stepgraph_server.core.policies import Limits, RetryPolicy
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from stepgraph.v1 import graph_pb2
     from stepgraph.v1.edge_condition_pb2 import EdgeCondition
     from stepgraph.v1.graph_pb2 import NodeAction
-
     from stepgraph_server.core.expressions import Expression
     from stepgraph_server.core.instants import Span
 
@@ -233,6 +232,6 @@ class GraphDefaults:
         max_iterations: The most supersteps of a run.
     """
 
-    retry: RetryPolicy = RetryPolicy()
-    limits: Limits = Limits()
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    limits: Limits = field(default_factory=Limits)
     max_iterations: int = 50

@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import failure_pb2
-
 from stepgraph_server.core.instants import MINUTE, SECOND, Span, from_duration
 
 if TYPE_CHECKING:
     from stepgraph.v1 import policy_pb2
+
+NO_LIMIT: Final = Span(0)
+_TEN_SECONDS: Final = Span(10 * SECOND)
+_HALF_A_MINUTE: Final = Span(30 * SECOND)
+_TEN_MINUTES: Final = Span(10 * MINUTE)
 
 _RETRYABLE_CATEGORIES: Final = frozenset(
     {
@@ -42,7 +46,7 @@ class RetryPolicy:
     max_tries: int = 3
     first_delay: Span = SECOND
     factor: float = 2.0
-    max_delay: Span = Span(30 * SECOND)
+    max_delay: Span = _HALF_A_MINUTE
     jitter: float = 0.2
     retryable_codes: frozenset[str] = frozenset()
     non_retryable_codes: frozenset[str] = frozenset()
@@ -85,11 +89,11 @@ class Limits:
         total: The whole task, tries and delays included, waiting for people excluded.
     """
 
-    queue: Span = Span(10 * MINUTE)
-    accept: Span = Span(10 * SECOND)
-    run: Span = Span(10 * MINUTE)
-    idle: Span = Span(60 * SECOND)
-    total: Span = Span(0)
+    queue: Span = _TEN_MINUTES
+    accept: Span = _TEN_SECONDS
+    run: Span = _TEN_MINUTES
+    idle: Span = MINUTE
+    total: Span = NO_LIMIT
 
 
 def resolve_retry(default: RetryPolicy, *levels: policy_pb2.RetryPolicy) -> RetryPolicy:
