@@ -1,0 +1,42 @@
+"""The actions of log events, as constants: what operators search for and alert on.
+
+Rules: an action is for ever, `<noun>.<what happened>`; the message beside it may change. There is one event when something
+long begins and one when it ends, and none per frame, event or request that went well.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SERVER_READY: Final = "server.ready"
+"""Calls are taken. Fields: address, data, version, pid."""
+
+SERVER_STOPPING: Final = "server.stopping"
+"""No more calls are taken; what is under way is ended. Fields: signal."""
+
+SERVER_STOPPED: Final = "server.stopped"
+"""Everything is closed. Fields: seconds."""
+
+SERVER_CUT: Final = "server.cut"
+"""Calls had to be ended that did not end by themselves in time. Fields: count."""
+
+SERVER_INSECURE: Final = "server.insecure"
+"""The server can be reached beyond this machine without encryption or authentication. Fields: address."""
+
+DATA_EPHEMERAL: Final = "data.ephemeral"
+"""Everything is kept in memory only."""
+
+READINESS_LOST: Final = "readiness.lost"
+"""Nothing can be written; probes are told. Fields: cause."""
+
+READINESS_REGAINED: Final = "readiness.regained"
+"""Writing works again."""
+
+CALL_FAULT: Final = "call.fault"
+"""A call ended with INTERNAL: a fault of the server. Fields: method, incident_id; with a traceback."""
+
+CALL_REFUSED: Final = "call.refused"
+"""A call was refused; at level debug. Fields: method, reason."""
+
+REQUESTS_FORGOTTEN: Final = "requests.forgotten"
+"""Records of old request ids were deleted; at level debug. Fields: count."""
