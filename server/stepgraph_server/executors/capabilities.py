@@ -1,7 +1,7 @@
 """What an executor can do: checked once, then asked for every task.
 
-Rules: values; a change makes a new one. Names follow `core/names.py`. A requirement is looked up by its key, a bare tuple:
-("llm", model), ("tool", name, digest or ""), ("agent", kind), ("condition", name), ("step", program), ("effect", kind).
+Rules: values; a change makes a new one. Names follow `core/names.py`. A requirement is looked up by its key, as
+`core/requirements.py` makes it; a tool's may have an empty digest, which means any.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stepgraph_server.executors.violations import refuse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from stepgraph.v1 import llm_pb2, task_pb2
+    from stepgraph.v1 import llm_pb2
 
 RequirementKey: TypeAlias = tuple[str, ...]
 
@@ -117,28 +117,6 @@ def unknown_kinds(capabilities: Iterable[executor_service_pb2.Capability]) -> li
         for index, capability in enumerate(capabilities)
         if capability.WhichOneof("kind") is None
     ]
-
-
-def requirement_key(requirement: task_pb2.Requirement) -> RequirementKey:
-    """Return the key that a requirement is looked up by; empty, which nobody meets, if its kind is unknown."""
-    kind = requirement.WhichOneof("kind")
-    match kind:
-        case "llm":
-            return ("llm", requirement.llm.model)
-        case "tool":
-            return ("tool", requirement.tool.name, requirement.tool.digest)
-        case "agent":
-            return ("agent", requirement.agent.kind)
-        case "condition":
-            return ("condition", requirement.condition.name)
-        case "step":
-            return ("step", requirement.step.program)
-        case "effect":
-            return ("effect", requirement.effect.kind)
-        case None:
-            return ("",)
-        case _:
-            assert_never(kind)
 
 
 def keys_of(capability: executor_service_pb2.Capability) -> list[RequirementKey]:

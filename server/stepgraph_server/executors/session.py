@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from stepgraph.v1 import executor_service_pb2 as pb
 from stepgraph_server.core.errors import Violation
 from stepgraph_server.core.instants import Span, after, to_duration
-from stepgraph_server.executors import frames, wire
+from stepgraph_server.executors import batches, frames
 from stepgraph_server.executors.capabilities import NOTHING, change
 from stepgraph_server.executors.session_events import (
     AttemptRejected,
@@ -282,7 +282,7 @@ class ServerSession:
         """Say what became of results."""
         if self._takes():
             for task_id, attempt, verdict in acks:
-                ack = wire.ack(task_id, attempt, verdict)
+                ack = batches.serialize_ack(task_id, attempt, verdict)
                 self._acks.append(ack)
                 self._waiting_bytes += len(ack)
 
@@ -328,10 +328,10 @@ class ServerSession:
             out.append(pb.ConnectResponse(welcome=self._welcome).SerializeToString())
             self._welcomed = True
         if self._acks:
-            out += wire.ack_frames(self._acks)
+            out += batches.ack_frames(self._acks)
             self._acks = []
         if self._tasks:
-            out += wire.task_frames(self._tasks)
+            out += batches.task_frames(self._tasks)
             self._tasks = []
         self._waiting_bytes = 0
         if self._cancels or self._rejects or self._pings or self._drain is not None:

@@ -1,32 +1,28 @@
 """Whether the JSON Schema of a tool can be used.
 
-Rules: a schema is checked once, not once per executor: checking a small one takes milliseconds, and a fleet that connects
-again brings the same ones. What was found is remembered by the digest of the text. Safe to call from any thread, so that
-many new schemas can be checked beside the event loop.
+Rules: what is taken here is what `core/schemas.py` can check a call's arguments with later. A schema is looked through once,
+not once per executor: that takes milliseconds, and a fleet that connects again brings the same ones. So what was found is
+remembered, by the digest of the text.
 """
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
-
+from stepgraph_server.core import json_text
 from stepgraph_server.core.canonical import digest_text
-from stepgraph_server.core.json_text import JsonLimits, JsonTextError, parse
+from stepgraph_server.core.json_text import JsonTextError
+from stepgraph_server.core.schemas import Schema, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepgraph_server.core.json_text import JsonValue
+    from stepgraph.v1 import llm_pb2
 
-MAX_SCHEMA_BYTES: Final = 64 * 1024
 #: Beyond this what was found is forgotten, all at once; then it is found again.
 MAX_REMEMBERED: Final = 10_000
 
-_LIMITS: Final = JsonLimits(max_bytes=MAX_SCHEMA_BYTES)
-_found: dict[tuple[str, bool], str] = {}
+_found: Final[dict[tuple[str, bool], str]] = {}
 
 
 def schema_problem(text: str, *, of_arguments: bool) -> str:
@@ -46,44 +42,28 @@ def schema_problem(text: str, *, of_arguments: bool) -> str:
     return problem
 
 
+def look_through(definitions: list[llm_pb2.ToolDefinition]) -> Iterator[None]:
+    """Look through schemas that are not known yet, one at each step.
+
+    Whoever takes many definitions on an event loop lets others have a turn at each step; afterwards `schema_problem` has
+    its answers ready.
+    """
+    for definition in definitions:
+        for text, of_arguments in (
+            (definition.input_schema, True),
+            (definition.output_schema, False),
+        ):
+            if text and (digest_text(text), of_arguments) not in _found:
+                schema_problem(text, of_arguments=of_arguments)
+                yield
+
+
 def _find(text: str, *, of_arguments: bool) -> str:
     try:
-        schema = parse(text, _LIMITS)
-    except JsonTextError as error:
+        Schema.compile(text)
+        schema = json_text.parse(text)
+    except (SchemaError, JsonTextError) as error:
         return str(error)
-    if not isinstance(schema, dict):
-        return "must be a JSON object"
-    if of_arguments and schema.get("type") != "object":
+    if of_arguments and isinstance(schema, dict) and schema.get("type") != "object":
         return 'must have "type": "object"'
-    try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        return f"is not a JSON Schema at {error.json_path}: {error.message[:200]}"
-    return next(_traps(schema), "")
-
-
-def _traps(schema: JsonValue) -> Iterator[str]:
-    """Yield what the metaschema lets through and a validator stumbles over: references abroad, broken patterns."""
-    open_: list[JsonValue] = [schema]
-    while open_:
-        value = open_.pop()
-        if isinstance(value, list):
-            open_.extend(value)
-        elif isinstance(value, dict):
-            open_.extend(value.values())
-            for word in ("$ref", "$dynamicRef"):
-                target = value.get(word)
-                # A validator would fetch it: a schema must not make the server call somebody.
-                if isinstance(target, str) and not target.startswith("#"):
-                    yield f"refers to {target[:100]!r}; only references within the schema are allowed"
-            pattern = value.get("pattern")
-            if isinstance(pattern, str) and not _compiles(pattern):
-                yield f"has a broken pattern: {pattern[:100]!r}"
-
-
-def _compiles(pattern: str) -> bool:
-    try:
-        re.compile(pattern)
-    except re.error:
-        return False
-    return True
+    return ""
