@@ -155,8 +155,7 @@ def _refuse_storage(error: storage_errors.StorageError) -> Refused | None:
             return Refused(
                 "INVALID_REQUEST",
                 str(error),
-                metadata={"field": f"header.value.{error.field}"},
-                violations=[Violation(path=f"header.value.{error.field}", message=str(error))],
+                violations=[Violation(path="header.value", message=str(error))],
             )
         case storage_errors.ValueTooLarge():
             return too_large("header.value", limit_bytes=error.limit_bytes)

@@ -180,7 +180,7 @@ def test_a_quarantined_run_is_lost_data(maker):
             "JOURNAL_UNAVAILABLE",
         ),
         (storage_errors.RunExists(RunKey("default", "r1")), "RUN_EXISTS"),
-        (storage_errors.ValueMismatch("digest", "a", "b"), "INVALID_REQUEST"),
+        (storage_errors.ValueMismatch(what="digest", expected="a", actual="b"), "INVALID_REQUEST"),
         (storage_errors.ValueTooLarge(10), "PAYLOAD_TOO_LARGE"),
     ],
 )

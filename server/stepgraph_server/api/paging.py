@@ -1,0 +1,107 @@
+"""Pages: opaque tokens that say where the next one begins.
+
+Rules: a token is URL-safe text of a version, a digest of the request that it belongs to, and a position. The digest leaves the
+page size and the token itself out, so a page may be larger than the one before, and nothing else may change. A token is no
+secret and gives no rights: whoever makes one up reads what they may read anyway, from another place.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+from stepgraph_server.api.requests import DEFAULT_NAMESPACE, namespace_of
+from stepgraph_server.core import canonical
+from stepgraph_server.core.errors import Refused, Violation
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from stepgraph_server.api.requests import Namespaced
+    from stepgraph_server.config import PageSettings
+
+Position: TypeAlias = tuple["str | int", ...]
+
+VERSION: Final = 1
+_DIGEST_BYTES: Final = 9
+MAX_TOKEN_CHARACTERS: Final = 2_048
+
+#: What may differ between the requests for two pages, or for a watch and its continuation.
+_FREE_FIELDS: Final = frozenset({"page_size", "page_token", "resume_token", "view"})
+
+
+def entries(page_size: int, pages: PageSettings) -> int:
+    """Return how many entries a page has that was asked for with this size; the size is not negative."""
+    return min(page_size or pages.default_entries, pages.max_entries)
+
+
+def encode(request: Message, position: Position) -> str:
+    """Return the token of a position in what `request` asks for."""
+    content = json.dumps(position, separators=(",", ":")).encode()
+    return base64.urlsafe_b64encode(_head(request) + content).rstrip(b"=").decode()
+
+
+def decode_page(token: str, request: Message, shape: tuple[type, ...]) -> Position | None:
+    """Return the position of a page token, or None for the first page.
+
+    Args:
+        token: The token of the request; may be empty.
+        request: The request that it came with.
+        shape: The types of the members of the position.
+
+    Raises:
+        Refused: PAGE_TOKEN_INVALID.
+    """
+    return _decode(token, request, shape, "page_token", "PAGE_TOKEN_INVALID", "the first page")
+
+
+def decode_resume(token: str, request: Message, shape: tuple[type, ...]) -> Position | None:
+    """Return the position of a resume token, or None if there is none.
+
+    Raises:
+        Refused: RESUME_TOKEN_INVALID.
+    """
+    return _decode(token, request, shape, "resume_token", "RESUME_TOKEN_INVALID", "no token")
+
+
+def _decode(
+    token: str, request: Message, shape: tuple[type, ...], field: str, reason: str, remedy: str
+) -> Position | None:
+    if not token:
+        return None
+    position = _read(token, _head(request))
+    # bool is an int, and no position has one.
+    if position is None or tuple(type(member) for member in position) != shape:
+        message = f"{field} is not from this server, or from another request; begin with {remedy}"
+        raise Refused(
+            reason,
+            message,
+            metadata={"field": field},
+            violations=[Violation(path=field, message=message, reason=reason)],
+        )
+    return position
+
+
+def _read(token: str, head: bytes) -> Position | None:
+    if len(token) > MAX_TOKEN_CHARACTERS:
+        return None
+    try:
+        content = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        position = json.loads(content[len(head) :]) if content.startswith(head) else None
+    except (binascii.Error, ValueError, RecursionError):
+        return None
+    return tuple(position) if isinstance(position, list) else None
+
+
+def _head(request: Message) -> bytes:
+    bound = type(request)()
+    bound.CopyFrom(request)
+    for name in _FREE_FIELDS.intersection(bound.DESCRIPTOR.fields_by_name):
+        bound.ClearField(name)
+    # Every request has one, and the empty one is spelled in two ways.
+    if namespace_of(cast("Namespaced", bound)) == DEFAULT_NAMESPACE:
+        bound.ClearField("namespace")
+    digest = canonical.digest(bound).removeprefix("sha256:")
+    return bytes((VERSION,)) + bytes.fromhex(digest)[:_DIGEST_BYTES]
