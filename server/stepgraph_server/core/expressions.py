@@ -1,0 +1,500 @@
+"""Conditions and values in CEL: compiled at registration, evaluated with a bounded cost.
+
+The rules of this file:
+
+- An expression sees the roots it names and nothing else: no host objects, no functions of ours, no messages.
+- Whatever can be found when a graph is registered is found then, also that it would cost too much.
+- An evaluation can't be stopped half-way, so it only starts if its bound (`expression_cost`) is within `COST_BUDGET`.
+  The CEL library adds its own limits: depth 32, 10,000 iterations, RE2 for regular expressions.
+- The same bindings give the same value in every process. Objects have no order in CEL, so results have sorted keys.
+- An evaluation that goes wrong raises; it is never quietly false.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+from cel_expr_python import cel
+from google.protobuf.descriptor_pool import DescriptorPool
+
+from stepgraph_server.core import expression_cost, expression_errors
+from stepgraph_server.core.expression_cost import NODE_SIZE, Measure
+from stepgraph_server.core.expression_errors import ExpressionCode, ExpressionError
+from stepgraph_server.core.expression_names import ROOTS, reach, read_names
+from stepgraph_server.core.expression_tree import Call, Constant, TreeUnreadable, decode, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from stepgraph_server.core.expression_names import Names, Roots
+    from stepgraph_server.core.expression_tree import Tree
+    from stepgraph_server.core.json_text import JsonValue
+
+MAX_SOURCE_CHARACTERS: Final = 4_096
+MAX_NESTING: Final = 32
+MAX_NODES: Final = 1_000
+"""Of the tree, in which a macro such as `all` counts about ten."""
+
+COST_BUDGET: Final = 64_000_000
+"""In units of about a nanosecond: what an evaluation may take at worst, and about how many bytes it may build."""
+
+_SMALL_INPUT: Final = 4_096
+_LARGEST_INPUT: Final = COST_BUDGET // 3
+_MAX_PATTERN_WEIGHT: Final = 1_000
+_MAX_INPUT_DEPTH: Final = 128
+_MAX_RESULT_DEPTH: Final = 64
+_INT64: Final = 1 << 63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Expression:
+    """A compiled expression. Made by `compile`; it holds no state, so one is shared by all that use its source.
+
+    Attributes:
+        source: The CEL that it was made of.
+        program: What the library made of it.
+        tree: Its checked tree.
+        names: What it names.
+        free_size: With inputs of this size in all, any evaluation is within the budget.
+    """
+
+    source: str
+    program: cel.Expression
+    tree: Tree
+    names: Names
+    free_size: int
+
+    @staticmethod
+    def compile(source: str) -> Expression:
+        """Compile a source. Compiled expressions are kept, by source.
+
+        Raises:
+            ExpressionError: SYNTAX, TOO_LARGE, UNKNOWN_NAME for a root or function that does not exist, TYPE if an
+                operation could never take its values, COST if it is too dear for even small values.
+        """
+        return _compile(source)
+
+    def roots(self) -> Roots:
+        """Tell what it reads; only that needs to be in the bindings."""
+        return self.names.roots
+
+    def evaluate(self, bindings: Mapping[str, object]) -> JsonValue:
+        """Evaluate with values for the roots that it names.
+
+        `bindings` maps each root to its JSON value, and `vars` to a mapping from each variable's name to its JSON
+        value. Only what is named is taken out of these mappings, so they can be lazy; `vars` is listed to explain errors.
+
+        Raises:
+            ExpressionError: UNKNOWN_NAME, TYPE, OVERFLOW or COST.
+        """
+        data, measures, total_size = _bind(self, bindings)
+        if total_size > self.free_size:
+            _check_cost(self, measures)
+        for path in self.names.ordered:
+            if any(
+                isinstance(v, dict)
+                for v, n in reach(data, path.segments)
+                if n == len(path.segments)
+            ):
+                message = f"map() or filter() goes over {path}, which is an object; its keys have no order"
+                raise self._error(ExpressionCode.TYPE, message, position=path.position)
+        try:
+            result = self.program.eval(data=data)
+            value = cast("object", result.plain_value())  # the library's types say Any
+        except (RuntimeError, ValueError) as error:
+            raise expression_errors.of_evaluating(
+                self.source, str(error), self.names, data
+            ) from None
+        if value is True or value is False:
+            return value
+        if isinstance(value, str) and result.type() == cel.Type.ERROR:
+            raise self._explain(value, bindings, data)
+        return _result(self, value, 0)
+
+    def evaluate_bool(self, bindings: Mapping[str, object]) -> bool:
+        """Evaluate a condition.
+
+        Raises:
+            ExpressionError: As for `evaluate`, and NOT_BOOL if it gives something else than true or false.
+        """
+        value = self.evaluate(bindings)
+        if isinstance(value, bool):
+            return value
+        kind = expression_errors.kind_of(value)
+        raise self._error(ExpressionCode.NOT_BOOL, f"it gives {kind}, not true or false")
+
+    def _error(
+        self, code: ExpressionCode, message: str, *, position: int | None = None, name: str = ""
+    ) -> ExpressionError:
+        return ExpressionError(
+            code=code, message=message, expression=self.source, position=position, name=name
+        )
+
+    def _explain(
+        self, text: str, bindings: Mapping[str, object], data: dict[str, object]
+    ) -> ExpressionError:
+        # Only named variables were bound; an error should list all that exist.
+        if "vars" in data:
+            everything = dict.fromkeys(cast("Mapping[str, object]", bindings["vars"]))
+            everything.update(cast("dict[str, object]", data["vars"]))
+            data = {**data, "vars": everything}
+        return expression_errors.of_evaluating(self.source, text, self.names, data)
+
+
+def reads(expression: Expression, predicate: Callable[[str], bool]) -> bool:
+    """Tell whether an expression names a variable that a predicate holds for.
+
+    Only names that stand in the source count. An expression that goes over all variables, as `size(vars)` does, names none.
+    """
+    variables = expression.roots().variables
+    return variables is not None and any(predicate(name) for name in variables)
+
+
+# ---- compiling ---------------------------------------------------------------------------------
+
+
+@cache
+def _environment() -> cel.Env:
+    kinds = {
+        "vars": cel.Type.Map(cel.Type.STRING, cel.Type.DYN),
+        "decision": cel.Type.Map(cel.Type.STRING, cel.Type.DYN),
+        "paradigm": cel.Type.STRING,
+        "iterations": cel.Type.INT,
+        "messages_count": cel.Type.INT,
+        "edge": cel.Type.Map(cel.Type.STRING, cel.Type.INT),
+    }
+    # A pool of its own: the messages of this process are not to be seen.
+    return cel.NewEnv(
+        DescriptorPool(), variables={root: kinds.get(root, cel.Type.DYN) for root in ROOTS}
+    )
+
+
+@lru_cache(maxsize=1_024)
+def _compile(source: str) -> Expression:
+    _check_source(source)
+    try:
+        program = _environment().compile(source)
+        tree = decode(program.serialize())
+    except (RuntimeError, ValueError) as error:
+        raise expression_errors.of_compiling(source, str(error)) from None
+    except TreeUnreadable as error:
+        raise ExpressionError(
+            code=ExpressionCode.SYNTAX, message=f"not offered: {error}", expression=source
+        ) from error
+    names = read_names(tree)
+    _check_tree(source, tree, names)
+    exponent = _free_exponent(tree)
+    if exponent is None:
+        raise ExpressionError(
+            code=ExpressionCode.COST,
+            message="it would cost too much even with small values",
+            expression=source,
+            hint="use fewer nested loops, and do not let texts or lists grow in them",
+        )
+    return Expression(
+        source=source, program=program, tree=tree, names=names, free_size=1 << exponent
+    )
+
+
+_TOKEN: Final = re.compile(
+    r"""//[^\n]*|[rR]?(?:'''(?:[^\\]|\\.)*?'''|\"\"\"(?:[^\\]|\\.)*?\"\"\"|'(?:[^\\'\n]|\\.)*'|"(?:[^\\"\n]|\\.)*")|[(\[{}\])]""",
+    re.DOTALL,
+)
+
+
+def _check_source(source: str) -> None:
+    """Refuse what is too long or too deep by one look at the source, before a recursive parser sees it.
+
+    The library has limits of its own, and was seen to keep them; this check does not depend on it.
+    """
+    if len(source) > MAX_SOURCE_CHARACTERS:
+        message = f"it has {len(source)} characters, of at most {MAX_SOURCE_CHARACTERS}"
+        raise ExpressionError(code=ExpressionCode.TOO_LARGE, message=message, expression=source)
+    if not source.strip():
+        raise ExpressionError(code=ExpressionCode.SYNTAX, message="it is empty", expression=source)
+    try:
+        source.encode()
+    except UnicodeEncodeError as error:
+        message = "it holds half of a surrogate pair"
+        raise ExpressionError(
+            code=ExpressionCode.SYNTAX,
+            message=message,
+            expression=ascii(source),
+            position=error.start,
+        ) from None
+    depth = 0
+    for token in _TOKEN.finditer(source):
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token.group(), 0)
+        if depth > MAX_NESTING:
+            message = f"nested deeper than {MAX_NESTING} levels"
+            raise ExpressionError(
+                code=ExpressionCode.TOO_LARGE,
+                message=message,
+                expression=source,
+                position=token.start(),
+            )
+
+
+def _check_tree(source: str, tree: Tree, names: Names) -> None:
+    for problem in names.problems:
+        raise ExpressionError(
+            code=ExpressionCode.UNKNOWN_NAME if problem.name else ExpressionCode.TYPE,
+            message=problem.message,
+            expression=source,
+            position=problem.position,
+            hint=problem.hint or expression_errors.closest(problem.name, problem.known),
+            name=problem.name,
+            known=problem.known,
+        )
+    count = 0
+    for node in walk(tree.root):
+        count += 1
+        if isinstance(node, Call) and node.function == "matches":
+            _check_pattern(source, node, tree.positions.get(node.id))
+    if count > MAX_NODES:
+        message = f"it has {count} parts, of at most {MAX_NODES}"
+        raise ExpressionError(code=ExpressionCode.TOO_LARGE, message=message, expression=source)
+
+
+def _check_pattern(source: str, node: Call, position: int | None) -> None:
+    """Refuse a regular expression that is computed, invalid or large.
+
+    RE2 takes linear time, but linear in text times pattern; and a value that came from outside is never to be run, not
+    even as a pattern.
+    """
+    pattern = node.args[1]
+    code = ExpressionCode.TYPE
+    if not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
+        message = "the pattern of matches() must be a literal"
+    elif expression_cost.pattern_weight(pattern.value) > _MAX_PATTERN_WEIGHT:
+        code = ExpressionCode.COST
+        message = f"the pattern is too large: its repetitions come to more than {_MAX_PATTERN_WEIGHT} steps"
+    else:
+        tried = _pattern_probe().eval(data={"paradigm": pattern.value})
+        if tried.type() != cel.Type.ERROR:
+            return
+        code = ExpressionCode.SYNTAX
+        message = str(tried.plain_value()).partition(": ")[2]
+    raise ExpressionError(code=code, message=message, expression=source, position=position)
+
+
+@cache
+def _pattern_probe() -> cel.Expression:
+    return _environment().compile("''.matches(paradigm)")
+
+
+def _free_exponent(tree: Tree) -> int | None:
+    """Find the largest power of two that every input may have as its size; None if small inputs cost too much."""
+
+    def fits(exponent: int) -> bool:
+        size = 1 << exponent
+        any_input = Measure(size=size, width=size / NODE_SIZE)
+        return expression_cost.cost(tree.root, lambda _root, _name: any_input, size) <= COST_BUDGET
+
+    low, high = _SMALL_INPUT.bit_length() - 1, _LARGEST_INPUT.bit_length()
+    if not fits(low):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+# ---- evaluating --------------------------------------------------------------------------------
+
+_Key: TypeAlias = "tuple[str, str | None]"
+_Measures: TypeAlias = "dict[_Key, tuple[int, int]]"
+"""By root, and by name of a variable, the size and the width of what was converted."""
+
+
+def _check_cost(expression: Expression, measures: _Measures) -> None:
+    # Rounded up, so that values that grow a little from run to run find the answer in the cache.
+    rounded = tuple(
+        (key, 1 << size.bit_length(), 1 << width.bit_length())
+        for key, (size, width) in measures.items()
+    )
+    if _cost(expression, rounded) <= COST_BUDGET:
+        return
+    # Rounding may double a size, or more where it counts twice; what it refuses is looked at as it is.
+    bound = _cost(expression, tuple((key, *measure) for key, measure in measures.items()))
+    if bound <= COST_BUDGET:
+        return
+    largest = max(measures, key=lambda key: measures[key])
+    name = _dotted(largest)
+    raise ExpressionError(
+        code=ExpressionCode.COST,
+        message=f"it could cost {bound / COST_BUDGET:.3g} times what is allowed with values of this size",
+        expression=expression.source,
+        hint=f"the largest value is {name}",
+        name=name,
+    )
+
+
+@lru_cache(maxsize=4_096)
+def _cost(expression: Expression, measures: tuple[tuple[_Key, int, int], ...]) -> float:
+    known = {key: Measure(size=size, width=width) for key, size, width in measures}
+    nothing = Measure(size=NODE_SIZE, width=0)
+
+    def measure_of(root: str, variable: str | None) -> Measure:
+        return known.get((root, variable)) or known.get((root, None)) or nothing
+
+    total = sum(size for _, size, _ in measures)
+    return expression_cost.cost(expression.tree.root, measure_of, total)
+
+
+def _dotted(key: _Key) -> str:
+    root, variable = key
+    return root if variable is None else f"{root}.{variable}"
+
+
+def _bind(
+    expression: Expression, bindings: Mapping[str, object]
+) -> tuple[dict[str, object], _Measures, int]:
+    """Take what an expression names out of its bindings: as the library takes it, and how large it is."""
+    binding = _Binding(expression)
+    for root in expression.names.root_order:
+        if root not in bindings:
+            raise ExpressionError(
+                code=ExpressionCode.UNKNOWN_NAME,
+                message=f"{root} has no value here",
+                expression=expression.source,
+                name=root,
+                known=bindings,
+            )
+        if root == "vars":
+            binding.add_variables(cast("Mapping[str, object]", bindings[root]))
+        else:
+            binding.data[root] = binding.add((root, None), bindings[root])
+    return binding.data, binding.measures, binding.total_size
+
+
+class _Binding:
+    """Collects the converted values of one evaluation, and how large they are."""
+
+    def __init__(self, expression: Expression) -> None:
+        self._expression = expression
+        self.data: dict[str, object] = {}
+        self.measures: _Measures = {}
+        self.total_size = 0
+
+    def add_variables(self, variables: Mapping[str, object]) -> None:
+        names = self._expression.names.variable_order
+        bound: dict[str, object] = {}
+        for name in sorted(variables) if names is None else names:
+            if name in variables:
+                bound[name] = self.add(("vars", name), variables[name])
+        if names is None:
+            size = self.total_size + sum(NODE_SIZE + 4 * len(name) for name in bound)
+            widths = [width for _, width in self.measures.values()]
+            self.measures["vars", None] = (size, max([len(bound), *widths]))
+        self.data["vars"] = bound
+
+    def add(self, key: _Key, value: object) -> object:
+        """Convert a value and note what it measures."""
+        size, width = NODE_SIZE, 0
+        if type(value) is str:
+            size += len(value) if value.isascii() else 4 * len(value)
+        elif value is not None and type(value) is not bool:
+            converter = _Converter()
+            try:
+                value = converter.convert(value, _MAX_INPUT_DEPTH)
+            except _UnfitError as unfit:
+                name = _dotted(key)
+                message = f"{name} {unfit.reason}"
+                raise ExpressionError(
+                    code=unfit.code, message=message, expression=self._expression.source, name=name
+                ) from None
+            size, width = converter.size, converter.width
+        self.measures[key] = (size, width)
+        self.total_size += size
+        return value
+
+
+class _UnfitError(Exception):
+    """A value that CEL can't take. It stays in this file."""
+
+    def __init__(self, *, code: ExpressionCode, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+class _Converter:
+    """Makes a JSON value what the library takes, which knows exact types only, and adds up its size."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.width = 0
+
+    def convert(self, value: object, depth: int) -> object:
+        self.size += NODE_SIZE
+        if type(value) is str:
+            self.size += len(value) if value.isascii() else 4 * len(value)
+            return value
+        if type(value) is int:
+            if -_INT64 <= value < _INT64:
+                return value
+            raise _UnfitError(
+                code=ExpressionCode.OVERFLOW, reason="holds an integer beyond 64 bits"
+            )
+        if value is None or type(value) is bool:
+            return value
+        if isinstance(value, float):
+            return float(value)
+        if depth <= 0 or self.size > _LARGEST_INPUT:
+            raise _UnfitError(
+                code=ExpressionCode.COST, reason="is too large or too deep for an expression"
+            )
+        if isinstance(value, dict):
+            self.width = max(self.width, len(value))
+            return {
+                key: self._key(key, self.convert(item, depth - 1)) for key, item in value.items()
+            }
+        if isinstance(value, list):
+            self.width = max(self.width, len(value))
+            return [self.convert(item, depth - 1) for item in value]
+        raise _UnfitError(
+            code=ExpressionCode.TYPE, reason=f"holds a {type(value).__name__}, which is not JSON"
+        )
+
+    def _key(self, key: object, item: object) -> object:
+        if not isinstance(key, str):
+            raise _UnfitError(code=ExpressionCode.TYPE, reason="has a key that is not text")
+        self.size += 4 * len(key)
+        return item
+
+
+def _result(expression: Expression, value: object, depth: int) -> JsonValue:
+    """Make what the library gives a JSON value."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    code, message = ExpressionCode.TYPE, ""
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        code, message = ExpressionCode.OVERFLOW, f"it gives {value}, which is not a JSON number"
+    elif depth >= _MAX_RESULT_DEPTH:
+        message = f"its result is nested deeper than {_MAX_RESULT_DEPTH} levels"
+    elif isinstance(value, list):
+        return [_result(expression, item, depth + 1) for item in value]
+    elif isinstance(value, dict):
+        if all(isinstance(key, str) for key in value):
+            return {key: _result(expression, value[key], depth + 1) for key in sorted(value)}
+        message = "it gives an object with a key that is not text"
+    else:
+        message = f"it gives {expression_errors.kind_of(value)}, which JSON does not have; string() gives its text"
+    raise ExpressionError(code=code, message=message, expression=expression.source)
+
+
+__all__ = [
+    "COST_BUDGET",
+    "MAX_SOURCE_CHARACTERS",
+    "Expression",
+    "ExpressionCode",
+    "ExpressionError",
+    "reads",
+]
