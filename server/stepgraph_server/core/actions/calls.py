@@ -1,0 +1,42 @@
+"""The calls that a carried decision asks for: which are open, and what is left of the decision once some are performed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepgraph_server.core.actions.messages import value_blocks
+from stepgraph_server.core.failures import failure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepgraph.v1 import conversation_pb2, failure_pb2, state_pb2, transition_pb2
+    from stepgraph_server.core.actions.step import Poll
+
+
+def open_calls(poll: Poll) -> list[conversation_pb2.ToolCallBlock]:
+    """Return the calls of the carried decision that have no result yet, in the model's order."""
+    decision = poll.view.carried.decision
+    if decision is None or not decision.HasField("tool_calls"):
+        return []
+    conversation = poll.state.conversation
+    return [call for call in decision.tool_calls.calls if conversation.open_call(call.id) is not None]
+
+
+def settled_decision(poll: Poll, *, performed: Sequence[str]) -> state_pb2.GraphDecision | None:
+    """Return what is carried on: nothing once every call has its result, else the decision as a whole."""
+    if all(call.id in performed for call in open_calls(poll)):
+        return None
+    return poll.view.carried.decision
+
+
+def tool_error(node_id: str, results: Sequence[transition_pb2.ToolResult]) -> failure_pb2.Failure:
+    """Return the error that a node carries on whose tools all reported trouble; causes are in call order."""
+    texts = [_text(result) for result in results]
+    causes = [failure("TOOL_ERROR", text, source=node_id) for text in texts] if len(texts) > 1 else []
+    return failure("TOOL_ERROR", texts[0] if len(texts) == 1 else f"all {len(texts)} calls failed", source=node_id, causes=causes)
+
+
+def _text(result: transition_pb2.ToolResult) -> str:
+    blocks = result.content or value_blocks(result.output)
+    return "".join(block.text.text for block in blocks if block.HasField("text"))

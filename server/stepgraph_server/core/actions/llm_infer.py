@@ -1,0 +1,218 @@
+"""LlmInfer: asks a model; the reply is appended to the conversation and parsed into a decision.
+
+Rules: what was offered to the model is recorded with the task, so that its calls are judged by that. The request is put
+together from bytes that exist already, so that a long conversation costs no more per call than a short one, apart from
+being sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepgraph.v1 import conversation_pb2, failure_pb2, graph_pb2, llm_pb2, value_pb2
+from stepgraph_server.core import canonical, json_text, wire
+from stepgraph_server.core.actions.messages import user_message
+from stepgraph_server.core.actions.step import MAX_RENDERED_BYTES, Await, Done, Effect, Fail
+from stepgraph_server.core.decisions import (
+    OfferedTool,
+    delegate_definition,
+    filter_passes,
+    parse_decision,
+    reply_text,
+    switch_paradigm_definition,
+)
+from stepgraph_server.core.state import ToolSet
+from stepgraph_server.core.templates import Template
+from stepgraph_server.core.values import from_json
+
+if TYPE_CHECKING:
+    from stepgraph_server.core.actions.step import Poll, Step
+    from stepgraph_server.core.inputs import ToolOffer
+    from stepgraph_server.core.state import RunState
+
+_LLM_FIELD = 1
+_MESSAGES_FIELD = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInput:
+    """The request of a model call: everything but the conversation, which is added when it is sent."""
+
+    #: A serialized LlmRequest without messages; its field order does not matter to a reader.
+    head: bytes
+    #: The serialized message that the node adds, or empty.
+    prompt: bytes
+    window: graph_pb2.ContextWindow | None
+
+    def build(self, state: RunState) -> bytes:
+        """Return the serialized TaskInput."""
+        arranged = state.conversation.arrange(self.window)
+        parts = [self.head, arranged.joined(_MESSAGES_FIELD)]
+        if self.prompt:
+            parts.append(wire.length_delimited(_MESSAGES_FIELD, self.prompt))
+        return wire.length_delimited(_LLM_FIELD, b"".join(parts))
+
+
+def poll(poll: Poll) -> Step:
+    """Ask the model, then end with its reply."""
+    if poll.turn == 0:
+        return _ask(poll)
+    result = poll.results[0]
+    if isinstance(result, failure_pb2.Failure):
+        return Fail(failure=result)
+    return _finish(poll, result.llm.message)
+
+
+def _ask(poll: Poll) -> Step:
+    action = _action(poll)
+    model = _render(poll, action.model or poll.state.graph.default_model)
+    prompt = _system_prompt(poll, action)
+    tools = _tools(poll, action) if action.include_tool_definitions else None
+    added = _added_message(poll, action)
+    request = ModelInput(
+        head=_head(poll, action, model, prompt, tools),
+        prompt=added.SerializeToString() if added is not None else b"",
+        window=action.context if action.HasField("context") else None,
+    )
+    effect = Effect(
+        key=("llm", model),
+        label=f"llm {model}",
+        prepared=request,
+        message_count=len(poll.state.conversation) + (added is not None),
+        prompt_digest=_prompt_digest(poll.state, prompt),
+        tools=tools,
+        spends_tokens=True,
+    )
+    return Await(effects=(effect,))
+
+
+def _finish(poll: Poll, message: conversation_pb2.Message) -> Step:
+    action = _action(poll)
+    text = reply_text(message)
+    decision = parse_decision(message)
+    writes: tuple[tuple[str, value_pb2.Value | None], ...] = ()
+    value = value_pb2.Value(text=text)
+    if action.output_schema and decision.HasField("direct_answer"):
+        value = value_pb2.Value(json=text)
+        fields = json_text.parse(text)
+        if isinstance(fields, dict):
+            writes = tuple((name, from_json(field)) for name, field in sorted(fields.items()))
+    added = _added_message(poll, action)
+    messages = (message,) if added is None else (added, message)
+    return Done(value=value, messages=messages, writes=writes, decision=decision, decides=True)
+
+
+def _action(poll: Poll) -> graph_pb2.NodeAction.LlmInfer:
+    action = poll.activation.node.action
+    assert isinstance(action, graph_pb2.NodeAction.LlmInfer)
+    return action
+
+
+def _render(poll: Poll, text: str) -> str:
+    return Template.compile(text).render(poll.view, max_bytes=MAX_RENDERED_BYTES) if "{{" in text else text
+
+
+def _system_prompt(poll: Poll, action: graph_pb2.NodeAction.LlmInfer) -> str:
+    if action.HasField("system_prompt_override"):
+        return _render(poll, action.system_prompt_override)
+    paradigm = poll.state.graph.paradigms.get(poll.view.carried.paradigm)
+    return _render(poll, paradigm.system_prompt) if paradigm is not None else ""
+
+
+def _added_message(poll: Poll, action: graph_pb2.NodeAction.LlmInfer) -> conversation_pb2.Message | None:
+    if not action.prompt_template:
+        return None
+    return user_message(_render(poll, action.prompt_template), poll.activation.node.id)
+
+
+def _prompt_digest(state: RunState, prompt: str) -> str:
+    if not prompt:
+        return ""
+    # The same prompt comes again at every turn of a loop.
+    key = ("prompt", prompt)
+    digest = state.caches.get(key)
+    if not isinstance(digest, str):
+        digest = canonical.digest_text(prompt)
+        _remember(state, key, digest)
+    return digest
+
+
+def _head(
+    poll: Poll, action: graph_pb2.NodeAction.LlmInfer, model: str, prompt: str, tools: ToolSet | None
+) -> bytes:
+    """Return the request without its messages. It is the same at every turn of a loop, so it is kept."""
+    key = ("head", poll.activation.node.id, model, prompt, tools.digest if tools is not None else "")
+    head = poll.state.caches.get(key)
+    if isinstance(head, bytes):
+        return head
+    request = llm_pb2.LlmRequest(
+        model=model,
+        system_prompt=prompt,
+        output_schema=action.output_schema,
+        streaming=action.use_streaming,
+        provider_options=action.provider_options,
+        tools=tools.definitions if tools is not None else (),
+    )
+    for name in ("temperature", "max_tokens", "thinking_budget"):
+        if action.HasField(name):
+            setattr(request, name, getattr(action, name))
+    if action.HasField("tool_choice"):
+        request.tool_choice.CopyFrom(action.tool_choice)
+    head = request.SerializeToString()
+    _remember(poll.state, key, head)
+    return head
+
+
+def _tools(poll: Poll, action: graph_pb2.NodeAction.LlmInfer) -> ToolSet:
+    """Return what the model is offered: as it was recorded if it was, else from what executors offer now."""
+    state, activation = poll.state, poll.activation
+    if activation.tools_digest:
+        return state.tool_sets[activation.tools_digest]
+    assert poll.world is not None, "tools that were offered are recorded with the task"
+    selector = tuple(sorted({*state.selector, *activation.node.selector}))
+    offers = poll.world.tools(selector)
+    key = ("tools", activation.node.id, poll.view.carried.paradigm)
+    known = state.caches.get(key)
+    # The catalogue gives the same object until it changes, so identity tells whether the set must be made again.
+    if isinstance(known, tuple) and known[0] is offers:
+        return known[1]  # type: ignore[no-any-return]  # put there below
+    tools = _tool_set(state, _tool_filter(poll, action), offers)
+    _remember(state, key, (offers, tools))
+    return tools
+
+
+def _tool_filter(poll: Poll, action: graph_pb2.NodeAction.LlmInfer) -> llm_pb2.ToolFilter | None:
+    if action.HasField("tool_filter_override"):
+        return action.tool_filter_override
+    paradigm = poll.state.graph.paradigms.get(poll.view.carried.paradigm)
+    return paradigm.tool_filter if paradigm is not None and paradigm.HasField("tool_filter") else None
+
+
+def _tool_set(state: RunState, wanted: llm_pb2.ToolFilter | None, offers: tuple[ToolOffer, ...]) -> ToolSet:
+    found = [(offer.definition, offer.digest) for offer in offers]
+    graph = state.graph
+    if graph.offers_delegate:
+        found.append((delegate_definition(), ""))
+    if graph.switch_paradigms:
+        found.append((switch_paradigm_definition(graph.switch_paradigms), ""))
+    found = [(definition, digest) for definition, digest in found if filter_passes(wanted, definition.name)]
+    lines = [f"{definition.name} {digest or canonical.digest(definition)}" for definition, digest in found]
+    return ToolSet(
+        digest=canonical.digest_text("\n".join(lines)),
+        definitions=tuple(definition for definition, _ in found),
+        offered={
+            definition.name: OfferedTool(name=definition.name, digest=digest, input_schema=definition.input_schema)
+            for definition, digest in found
+        },
+    )
+
+
+#: A node whose prompt differs at every turn would otherwise fill the memory of a long run.
+_MAX_CACHED = 64
+
+
+def _remember(state: RunState, key: object, value: object) -> None:
+    if len(state.caches) >= _MAX_CACHED:
+        state.caches.clear()
+    state.caches[key] = value

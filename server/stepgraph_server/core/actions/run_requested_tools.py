@@ -1,0 +1,75 @@
+"""RunRequestedTools: performs the calls that the carried decision asked for and that have no result yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepgraph.v1 import failure_pb2, graph_pb2, transition_pb2, value_pb2
+from stepgraph_server.core.actions.calls import open_calls, settled_decision, tool_error
+from stepgraph_server.core.actions.inputs import tool_input
+from stepgraph_server.core.actions.messages import (
+    failure_text,
+    list_value,
+    refused_call,
+    result_message,
+    tool_result_block,
+)
+from stepgraph_server.core.actions.step import Answered, Await, Done, Effect
+from stepgraph_server.core.decisions import filter_passes, judge_call
+
+if TYPE_CHECKING:
+    from stepgraph.v1 import conversation_pb2
+    from stepgraph_server.core.actions.step import Poll, Result, Step
+    from stepgraph_server.core.decisions import OfferedTool
+
+
+def poll(poll: Poll) -> Step:
+    """Ask for all calls at once, then write each result under its call. No call is no work."""
+    if poll.turn > 0:
+        return _finish(poll)
+    action = poll.activation.node.action
+    assert isinstance(action, graph_pb2.NodeAction.RunRequestedTools)
+    wanted = action.filter if action.HasField("filter") else None
+    calls = [call for call in open_calls(poll) if filter_passes(wanted, call.name)]
+    if not calls:
+        return Done(decision=settled_decision(poll, performed=[]), decides=True)
+    tools = poll.state.tool_sets.get(poll.view.carried.tools_digest)
+    offered = tools.offered if tools is not None else {}
+    effects = tuple(_effect(call, offered) for call in calls)
+    return Await(effects=effects, max_concurrency=action.max_concurrency)
+
+
+def _effect(call: conversation_pb2.ToolCallBlock, offered: dict[str, OfferedTool]) -> Effect | Answered:
+    # Judged against the tools that the model was offered, not against those of now: the model can't know these.
+    problem = judge_call(call, offered)
+    if problem is not None:
+        return Answered(label=f"tool {call.name}", call_id=call.id, result=refused_call(call, problem))
+    return Effect(
+        key=("tool", call.name, offered[call.name].digest),
+        label=f"tool {call.name}",
+        prepared=tool_input(call.name, call.args, call.id),
+        call_id=call.id,
+    )
+
+
+def _finish(poll: Poll) -> Step:
+    call_ids = poll.activation.call_ids
+    results = [_tool_result(result) for result in poll.results]
+    blocks = [tool_result_block(call_id, result) for call_id, result in zip(call_ids, results, strict=True)]
+    outputs = [result.output for result in results]
+    # One failed call among others is for the model to deal with; only if nothing worked is it an error of the node.
+    all_failed = all(result.is_error for result in results)
+    return Done(
+        value=outputs[0] if len(outputs) == 1 else list_value(outputs),
+        messages=(result_message(blocks),),
+        error=tool_error(poll.activation.node.id, results) if all_failed else None,
+        decision=settled_decision(poll, performed=call_ids),
+        decides=True,
+    )
+
+
+def _tool_result(result: Result) -> transition_pb2.ToolResult:
+    if isinstance(result, failure_pb2.Failure):
+        output = value_pb2.Value(text=failure_text(result))
+        return transition_pb2.ToolResult(output=output, is_error=True)
+    return result.tool

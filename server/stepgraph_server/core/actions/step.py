@@ -1,0 +1,111 @@
+"""What the server's own actions answer a poll with.
+
+Rules: an action is a small step program. It is polled with its turn and the results of the turn before, and answers with
+one of the steps below; it never changes the state, schedules nothing and knows no executor. The driver (`core/steps.py`)
+understands these steps only, whoever gave them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from stepgraph.v1 import conversation_pb2, failure_pb2, state_pb2, task_pb2, value_pb2
+    from stepgraph_server.core.inputs import World
+    from stepgraph_server.core.state import Activation, RunState, ToolSet
+    from stepgraph_server.core.view import View
+
+
+#: What one template may give, as large as an inline value may be.
+MAX_RENDERED_BYTES: Final = 256 * 1024
+
+
+class Prepared(Protocol):
+    """The input of a task, as far as it was made when the task was scheduled."""
+
+    def build(self, state: RunState) -> bytes:
+        """Return the serialized TaskInput. The state is the one in which the task is outstanding."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """Work for an executor."""
+
+    key: tuple[str, ...]
+    label: str
+    prepared: Prepared
+    call_id: str = ""
+    message_count: int = 0
+    prompt_digest: str = ""
+    #: Tools that a model is offered; None if it is not offered any.
+    tools: ToolSet | None = None
+    #: It uses tokens, so it does not start without a budget.
+    spends_tokens: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """Work that the server answers itself, such as a call of a tool that does not exist."""
+
+    label: str
+    call_id: str
+    result: task_pb2.TaskResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Await:
+    """Run effects; poll again when all have ended."""
+
+    effects: tuple[Effect | Answered, ...]
+    #: How many at once; 0 means all.
+    max_concurrency: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """End the node."""
+
+    #: The node's result; None hands last_result on untouched.
+    value: value_pb2.Value | None = None
+    messages: tuple[conversation_pb2.Message, ...] = ()
+    #: Variables to write, in order; None deletes.
+    writes: tuple[tuple[str, value_pb2.Value | None], ...] = ()
+    #: The decision to carry on, if `decides`; None clears it.
+    decision: state_pb2.GraphDecision | None = None
+    decides: bool = False
+    #: The paradigm to carry on; None leaves it.
+    paradigm: str | None = None
+    #: The error to carry on; None clears it if the node works, and leaves it else.
+    error: failure_pb2.Failure | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fail:
+    """End the node with a failure."""
+
+    failure: failure_pb2.Failure
+
+
+Step: TypeAlias = Await | Done | Fail
+
+Result: TypeAlias = "task_pb2.TaskResult | failure_pb2.Failure"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poll:
+    """What an action sees when it is polled."""
+
+    state: RunState
+    activation: Activation
+    view: View
+    #: From 0.
+    turn: int
+    #: What came of the last turn's effects, in order; empty on turn 0.
+    results: tuple[Result, ...]
+    world: World | None
+    """What is on offer now; None when a turn is folded again, where everything needed was recorded."""
+
+
+__all__ = ["Answered", "Await", "Done", "Effect", "Fail", "Poll", "Prepared", "Result", "Step"]

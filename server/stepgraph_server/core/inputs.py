@@ -1,0 +1,204 @@
+"""What happens to a run from outside, what it answers, and what it wants done.
+
+Rules: inputs are facts or wishes that somebody else observed; time, chance and the world come in with them. Commands are
+wishes of the run's that may be carried out once the events of the same decision are durable, and not before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from stepgraph_server.core.instants import SECOND, Span
+
+if TYPE_CHECKING:
+    from stepgraph.v1 import event_pb2, executor_service_pb2, interrupt_pb2, llm_pb2
+    from stepgraph_server.core.instants import Instant
+    from stepgraph_server.core.state import Task
+
+Selector: TypeAlias = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """An executor that has room reserved for one attempt."""
+
+    executor_id: str
+    instance: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOffer:
+    """A tool that connected executors offer."""
+
+    definition: llm_pb2.ToolDefinition
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLimits:
+    """The server's limits that the rules need."""
+
+    max_events: int = 200_000
+    max_journal_bytes: int = 256 * 1024 * 1024
+    max_inline_value_bytes: int = 256 * 1024
+    max_losses: int = 3
+    cancel_grace: Span = Span(10 * SECOND)
+    #: Supersteps that one decision may start before it yields to other runs.
+    max_supersteps_per_decision: int = 64
+
+
+class World(Protocol):
+    """What the rules may ask about the world outside, within one decision."""
+
+    @property
+    def limits(self) -> RunLimits:
+        """The server's limits."""
+        ...
+
+    def place(self, task: Task) -> Placement | None:
+        """Reserve room for one attempt at an executor that can take the task, or return None."""
+        ...
+
+    def capable(self, task: Task) -> int:
+        """Count the executors that are connected and could take the task if they had room."""
+        ...
+
+    def tools(self, selector: Selector) -> tuple[ToolOffer, ...]:
+        """Return the tools that executors offer which bear the labels of `selector`, by name. The same object until it changes."""
+        ...
+
+    def jitter(self) -> float:
+        """Return a number from -1 to 1 by chance."""
+        ...
+
+
+# Inputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """The run begins."""
+
+    started: event_pb2.RunStarted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """An executor reports how attempts ended; all of one frame that concern the run."""
+
+    executor_id: str
+    instance: str
+    outcomes: tuple[executor_service_pb2.AttemptOutcome, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRef:
+    """An attempt of a task of this run."""
+
+    task_id: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptsLost:
+    """Attempts ended without having been tries."""
+
+    attempts: tuple[AttemptRef, ...]
+    reason: event_pb2.TaskLossReason.ValueType
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoomFound:
+    """There may be room for tasks that wait."""
+
+    task_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimePassed:
+    """Something may be due."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Somebody answers a question."""
+
+    interrupt_id: str
+    answer: interrupt_pb2.InterruptAnswer
+    answered_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancel:
+    """Somebody wants the run to stop."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoOn:
+    """A decision yielded before it was at rest, or the server starts again."""
+
+
+Input: TypeAlias = Start | Outcomes | AttemptsLost | RoomFound | TimePassed | Answer | Cancel | GoOn
+
+
+# Commands
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    """Send an attempt to the executor that it is assigned to."""
+
+    task: Task
+    attempt: int
+    executor_id: str
+    instance: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueue:
+    """Remember that a task waits for room."""
+
+    task: Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopAttempt:
+    """Tell an executor to stop an attempt."""
+
+    task_id: str
+    attempt: int
+    executor_id: str
+    instance: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptOver:
+    """An attempt has ended; what it showed does not count unless it gave the result."""
+
+    task_id: str
+    attempt: int
+    discarded: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Yield:
+    """Give other runs a turn, then come back with GoOn."""
+
+
+Command: TypeAlias = Send | Enqueue | StopAttempt | AttemptOver | Yield
+
+
+@dataclass(slots=True, kw_only=True)
+class Decision:
+    """What a decision gives: events to make durable, then commands to carry out, and verdicts for the executor."""
+
+    events: list[event_pb2.RunEvent]
+    commands: list[Command]
+    acks: list[tuple[str, int, executor_service_pb2.AckVerdict.ValueType]]
+
+

@@ -1,0 +1,111 @@
+"""Which nodes run next: targets of followed edges, and ALL-joins that are complete.
+
+Rules: reachability is static, computed once per graph over all edges. A join that was reached waits outside the frontier
+while any other live node can still reach it; joins that wait are live themselves. Nothing here emits or changes a state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepgraph.v1 import event_pb2
+from stepgraph_server.core.state import Carried, carry
+
+if TYPE_CHECKING:
+    from stepgraph_server.core.graph import CompiledNode
+    from stepgraph_server.core.state import Activation, RunState
+
+_FOLLOWED = event_pb2.EDGE_VERDICT_FOLLOWED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The next superstep."""
+
+    #: What runs, with what it is entered with, in node-id order.
+    frontier: tuple[tuple[CompiledNode, Carried], ...]
+    #: What has arrived at joins that go on waiting.
+    arrivals: dict[str, dict[str, Carried]]
+    #: Nodes that a terminal node beside them keeps from running, and joins that it leaves waiting.
+    displaced: tuple[CompiledNode, ...]
+    #: Bits of the nodes that can still be entered, those of the frontier included.
+    possible: int
+
+
+def plan_next(state: RunState) -> Plan:
+    """Return what runs after the activations of the current superstep, which have all ended."""
+    if not state.activations:
+        return _plan(state, {state.graph.entry.id: state.carried}, {})
+    reached: dict[str, list[tuple[str, Carried]]] = {}
+    for activation in state.activations.values():
+        for target, carried in _followed(state, activation):
+            reached.setdefault(target, []).append((activation.node.id, carried))
+    arrivals = {join: dict(by_source) for join, by_source in state.arrivals.items()}
+    targets: dict[str, Carried] = {}
+    for target, entries in reached.items():
+        if state.graph.nodes[target].join_all:
+            arrivals.setdefault(target, {}).update(entries)
+        else:
+            targets[target] = bring_together([carried for _, carried in entries])
+    return _plan(state, targets, arrivals)
+
+
+def _followed(state: RunState, activation: Activation) -> list[tuple[str, Carried]]:
+    edges = state.graph.edges_by_id
+    return [(edges[edge.edge_id].target, activation.carried) for edge in activation.edges if edge.verdict == _FOLLOWED]
+
+
+def bring_together(entries: list[Carried]) -> Carried:
+    """Return what a node is entered with that several edges reach; `entries` are in node-id order of their sources."""
+    last = entries[-1]
+    if len(entries) == 1:
+        return last
+    error = next((entry.last_error for entry in entries if entry.last_error is not None), None)
+    return carry(last, last_error=error)
+
+
+def _plan(state: RunState, targets: dict[str, Carried], arrivals: dict[str, dict[str, Carried]]) -> Plan:
+    nodes = state.graph.nodes
+    entered = dict(targets)
+    for join in _released(state, targets, arrivals):
+        by_source = arrivals.pop(join)
+        entered[join] = bring_together([by_source[source] for source in sorted(by_source, key=_bytes)])
+    frontier = tuple(sorted(((nodes[node_id], carried) for node_id, carried in entered.items()), key=_by_index))
+    displaced: tuple[CompiledNode, ...] = ()
+    terminal = next((entry for entry in frontier if entry[0].terminal), None)
+    if terminal is not None:
+        others = [node for node, _ in frontier if node is not terminal[0]]
+        displaced = tuple(sorted([*others, *(nodes[join] for join in arrivals)], key=lambda node: node.index))
+        frontier, arrivals = (terminal,), {}
+        return Plan(frontier=frontier, arrivals=arrivals, displaced=displaced, possible=terminal[0].bit)
+    possible = 0
+    for node, _ in frontier:
+        possible |= node.bit | node.reach
+    for join in arrivals:
+        possible |= nodes[join].bit | nodes[join].reach
+    return Plan(frontier=frontier, arrivals=arrivals, displaced=displaced, possible=possible)
+
+
+def _released(state: RunState, targets: dict[str, Carried], arrivals: dict[str, dict[str, Carried]]) -> list[str]:
+    """Return the joins that nothing live can reach any more; if all wait on each other, the first in node-id order."""
+    if not arrivals:
+        return []
+    nodes = state.graph.nodes
+    live = [nodes[name] for name in (*targets, *arrivals)]
+    released = [
+        join
+        for join in arrivals
+        if not any(node.reach & nodes[join].bit for node in live if node.id != join)
+    ]
+    if not released and not targets:
+        released = [min(arrivals, key=_bytes)]
+    return released
+
+
+def _bytes(name: str) -> bytes:
+    return name.encode()
+
+
+def _by_index(entry: tuple[CompiledNode, Carried]) -> int:
+    return entry[0].index

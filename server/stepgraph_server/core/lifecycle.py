@@ -1,0 +1,170 @@
+"""How a run ends: completed, failed or cancelled, at once or once its live attempts have reported.
+
+Rules: terminal is terminal. The first cause decides, later ones are not even recorded. While a run is STOPPING nothing
+starts; what executors still report is recorded and not routed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepgraph.v1 import event_pb2, run_pb2, state_pb2
+from stepgraph_server.core.failures import failure
+from stepgraph_server.core.inputs import StopAttempt
+from stepgraph_server.core.instants import after, from_timestamp, to_timestamp
+from stepgraph_server.core.merge import merge_ended
+from stepgraph_server.core.state import Activation, Outcome, Phase, RunState, Stopping, TaskStatus
+from stepgraph_server.core.tasks import end_cancelled
+
+if TYPE_CHECKING:
+    from stepgraph.v1 import failure_pb2
+    from stepgraph_server.core.turn import Turn
+
+GRACE_KEY = "grace"
+
+
+def complete(turn: Turn, stop_reason: state_pb2.StopReason.ValueType, terminal_node: str = "") -> None:
+    """End the run well."""
+    result = _result(turn.state)
+    result.completed = bool(terminal_node)
+    result.terminal_node = terminal_node
+    result.stop_reason = stop_reason
+    last = list(turn.state.activations.values())[-1:]
+    if last and last[0].carried.last_result is not None:
+        result.output.CopyFrom(last[0].carried.last_result)
+    turn.emit("run_completed", event_pb2.RunCompleted(result=result))
+
+
+def _result(state: RunState) -> state_pb2.GraphExecutionResult:
+    return state_pb2.GraphExecutionResult(
+        name=state.graph.name, iterations=state.iterations, interrupt_checkpoints=state.interrupt_points
+    )
+
+
+def fail(turn: Turn, why: failure_pb2.Failure, *, node_id: str = "") -> None:
+    """End the run FAILED. `node_id` is the node whose failure it is, if it is one's."""
+    _stop(turn, run_pb2.RUN_STATUS_FAILED, why, node_id)
+
+
+def cancel(turn: Turn, why: failure_pb2.Failure, *, node_id: str = "") -> None:
+    """End the run CANCELLED."""
+    _stop(turn, run_pb2.RUN_STATUS_CANCELLED, why, node_id)
+
+
+def cancelled(reason: str) -> failure_pb2.Failure:
+    """Return the failure of a run that somebody cancelled."""
+    return failure("CANCELLED", reason or "cancelled on request")
+
+
+def _stop(turn: Turn, outcome: run_pb2.RunStatus.ValueType, why: failure_pb2.Failure, node_id: str) -> None:
+    state = turn.state
+    if state.stopping is not None or state.final:
+        return
+    turn.agenda.clear()
+    live = [task for task in state.tasks.values() if task.status is TaskStatus.ASSIGNED]
+    if live:
+        grace = after(turn.now, turn.world.limits.cancel_grace)
+        turn.emit(
+            "run_stopping", event_pb2.RunStopping(outcome=outcome, failure=why, grace_time=to_timestamp(grace))
+        )
+    else:
+        # Nothing has to be waited for, so the stop needs no event of its own; it is over with this decision.
+        state.stopping = Stopping(outcome=outcome, failure=why, grace_at=turn.now, node_id=node_id)
+    reason = f"collateral of {node_id}" if node_id else why.message
+    _close_questions(turn, reason)
+    for task in list(state.tasks.values()):
+        if task.status is not TaskStatus.ASSIGNED:
+            end_cancelled(turn, task, event_pb2.TaskCancelled(task_id=task.id, reason=reason))
+    for task in live:
+        turn.command(
+            StopAttempt(
+                task_id=task.id,
+                attempt=task.attempt,
+                executor_id=task.executor_id,
+                instance=task.instance,
+                reason=why.message,
+            )
+        )
+    advance_stop(turn, reason)
+
+
+def _close_questions(turn: Turn, reason: str) -> None:
+    for interrupt_id, question in turn.state.questions.items():
+        if question.open:
+            turn.emit("interrupt_closed", event_pb2.InterruptClosed(interrupt_id=interrupt_id, reason=reason))
+
+
+def advance_stop(turn: Turn, reason: str = "") -> None:
+    """End nodes that have nothing live any more; end the run once no node has."""
+    state = turn.state
+    stopping = state.stopping
+    if stopping is None or state.final:
+        return
+    reason = reason or stopping.failure.message
+    for activation in list(state.activations.values()):
+        if activation.phase is not Phase.ENDED and activation.outstanding == 0:
+            turn.emit(
+                "node_cancelled",
+                event_pb2.NodeCancelled(activation_id=activation.id, node_id=activation.node.id, reason=reason),
+            )
+    if state.tasks:
+        return
+    result = _result(state)
+    if stopping.outcome == run_pb2.RUN_STATUS_FAILED:
+        turn.emit("run_failed", event_pb2.RunFailed(failure=stopping.failure, result=result))
+    else:
+        turn.emit("run_cancelled", event_pb2.RunCancelled(failure=stopping.failure, result=result))
+
+
+def on_grace_over(turn: Turn) -> None:
+    """End the attempts that did not report in time, and with them the run."""
+    state = turn.state
+    if state.stopping is None or turn.now < state.stopping.grace_at:
+        return
+    for task in list(state.tasks.values()):
+        fact = event_pb2.TaskCancelled(task_id=task.id, attempt=task.attempt, reason=state.stopping.failure.message)
+        end_cancelled(turn, task, fact)
+    advance_stop(turn)
+
+
+# Facts
+
+
+def apply_run_stopping(state: RunState, event: event_pb2.RunEvent) -> None:
+    """The run ends as soon as it can."""
+    fact = event.run_stopping
+    grace_at = from_timestamp(fact.grace_time)
+    state.stopping = Stopping(outcome=fact.outcome, failure=fact.failure, grace_at=grace_at)
+    state.due.arm(grace_at, GRACE_KEY)
+
+
+def apply_run_ended(state: RunState, event: event_pb2.RunEvent) -> None:
+    """The run is final; what completed nodes wrote is merged."""
+    match event.WhichOneof("kind"):
+        case "run_completed":
+            state.status, state.result = run_pb2.RUN_STATUS_COMPLETED, event.run_completed.result
+        case "run_failed":
+            state.status, state.result = run_pb2.RUN_STATUS_FAILED, event.run_failed.result
+            state.failure = event.run_failed.failure
+        case _:
+            state.status, state.result = run_pb2.RUN_STATUS_CANCELLED, event.run_cancelled.result
+            state.failure = event.run_cancelled.failure
+    state.ended_at = from_timestamp(event.time)
+    if state.failure is None or state.failure.code != "STATE_CONFLICT":
+        merge_ended(state)
+    state.stopping = None
+    state.activations = {}
+    state.tasks = {}
+    state.arrivals = {}
+
+
+def apply_node_cancelled(state: RunState, event: event_pb2.RunEvent) -> None:
+    """The node was stopped; what it wrote does not count."""
+    activation = state.activations[event.node_cancelled.activation_id]
+    end(activation, Outcome.CANCELLED)
+
+
+def end(activation: Activation, outcome: Outcome) -> None:
+    """The activation has ended."""
+    activation.phase = Phase.ENDED
+    activation.outcome = outcome

@@ -1,0 +1,140 @@
+"""Whether what an executor reports can be recorded as the result of its task.
+
+Rules: a result that can't be taken becomes a failure of the attempt, with the reason; it never fails the session, nor is
+part of it recorded. Model replies get the server's call ids here, before they are recorded, so that nothing later depends
+on what a provider calls its calls.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from stepgraph.v1 import conversation_pb2, failure_pb2, graph_pb2, llm_pb2, task_pb2, value_pb2
+from stepgraph_server.core import canonical, json_text, schemas
+from stepgraph_server.core.conversation import assign_call_ids
+from stepgraph_server.core.decisions import reply_text
+from stepgraph_server.core.failures import failure
+from stepgraph_server.core.values import check_message, check_update, check_value
+
+if TYPE_CHECKING:
+    from stepgraph_server.core.errors import Violation
+    from stepgraph_server.core.inputs import RunLimits
+    from stepgraph_server.core.state import RunState, Task
+
+#: A result below this size can't break a size limit, so its parts need not be measured.
+_SMALL_BYTES: Final = 64 * 1024
+
+
+def accept_result(
+    state: RunState, task: Task, result: task_pb2.TaskResult, limits: RunLimits
+) -> task_pb2.TaskResult | failure_pb2.Failure:
+    """Return the result as it is to be recorded, or why it can't be. `result` is not changed."""
+    kind = result.WhichOneof("kind")
+    if kind != task.key[0]:
+        return failure(
+            "RESULT_INVALID",
+            f"the result is of kind {kind or 'none that is known'}, but the task is of kind {task.key[0]}",
+            source=task.executor_id,
+        )
+    violations = _check(result)
+    if violations:
+        first = violations[0]
+        code = first.reason if first.reason == "PAYLOAD_TOO_LARGE" else "RESULT_INVALID"
+        return failure(
+            code,
+            f"{first.path}: {first.message}",
+            source=task.executor_id,
+            details={"field": first.path, "limit_bytes": str(limits.max_inline_value_bytes)},
+        )
+    if kind == "llm":
+        return _accept_reply(state, task, result)
+    return result
+
+
+def _check(result: task_pb2.TaskResult) -> list[Violation]:
+    match result.WhichOneof("kind"):
+        case "llm":
+            return check_message(result.llm.message, "llm.message") if result.ByteSize() > _SMALL_BYTES else []
+        case "tool":
+            return _check_tool(result)
+        case "agent":
+            return _check_output(result.agent.output, "agent.output")
+        case "effect":
+            return _check_output(result.effect.output, "effect.output")
+        case "step":
+            return check_update(result.step.update, "step.update")
+        case _:
+            return []
+
+
+def _check_tool(result: task_pb2.TaskResult) -> list[Violation]:
+    tool = result.tool
+    violations = _check_output(tool.output, "tool.output")
+    if tool.content and result.ByteSize() > _SMALL_BYTES:
+        message = conversation_pb2.Message(role=conversation_pb2.ROLE_TOOL, content=tool.content)
+        violations += check_message(message, "tool")
+    return violations
+
+
+def _check_output(value: value_pb2.Value, path: str) -> list[Violation]:
+    # Absent is fine, and short text is the common case: nothing about it can be wrong.
+    kind = value.WhichOneof("kind")
+    if kind is None or (kind == "text" and len(value.text) < _SMALL_BYTES):
+        return []
+    return check_value(value, path)
+
+
+def _accept_reply(
+    state: RunState, task: Task, result: task_pb2.TaskResult
+) -> task_pb2.TaskResult | failure_pb2.Failure:
+    reply = result.llm
+    if reply.stop_reason == llm_pb2.LLM_STOP_REASON_MAX_TOKENS:
+        message = "the reply was cut off by its token limit; allow more tokens, or ask for less"
+        return failure("REPLY_CUT_OFF", message, source=task.executor_id)
+    if reply.stop_reason == llm_pb2.LLM_STOP_REASON_REFUSED:
+        return failure("REPLY_REFUSED", f"the model refused: {reply_text(reply.message)}", source=task.executor_id)
+    calls = any(block.HasField("tool_call") for block in reply.message.content)
+    if not calls:
+        problem = _schema_problem(task, reply.message)
+        if problem is not None:
+            return problem
+        if reply.message.role == conversation_pb2.ROLE_ASSISTANT:
+            return result
+    recorded = task_pb2.TaskResult()
+    recorded.CopyFrom(result)
+    if calls:
+        # The sequence that the result will have is unique in the run, and so are the ids made of it.
+        recorded.llm.message.CopyFrom(assign_call_ids(reply.message, f"call_{state.sequence + 1}_"))
+    recorded.llm.message.role = conversation_pb2.ROLE_ASSISTANT
+    return recorded
+
+
+def _schema_problem(task: Task, message: conversation_pb2.Message) -> failure_pb2.Failure | None:
+    action = task.activation.node.action
+    if not isinstance(action, graph_pb2.NodeAction.LlmInfer) or not action.output_schema:
+        return None
+    try:
+        problem = schemas.check(action.output_schema, json_text.parse(reply_text(message)))
+    except json_text.JsonTextError as error:
+        problem = f"the reply is not JSON: {error}"
+    if problem is None:
+        return None
+    return failure("OUTPUT_SCHEMA", f"the reply breaks output_schema: {problem}", source=task.executor_id)
+
+
+def same_result(one: task_pb2.TaskResult, recorded: task_pb2.TaskResult) -> bool:
+    """Whether a reported result is the one that was recorded, by canonical digest; call ids aside, which the server made."""
+    return canonical.digest(_without_call_ids(one)) == canonical.digest(_without_call_ids(recorded))
+
+
+def _without_call_ids(result: task_pb2.TaskResult) -> task_pb2.TaskResult:
+    if not result.HasField("llm"):
+        return result
+    bare = task_pb2.TaskResult()
+    bare.CopyFrom(result)
+    bare.llm.message.CopyFrom(assign_call_ids(result.llm.message, ""))
+    bare.llm.message.role = conversation_pb2.ROLE_ASSISTANT
+    for block in bare.llm.message.content:
+        if block.HasField("tool_call"):
+            block.tool_call.ClearField("provider_id")
+    return bare

@@ -1,0 +1,282 @@
+"""The life of a run: one table of what inputs do, one table of what events change.
+
+    decide(state, input, world, now) -> Decision
+    evolve(state, event)
+
+Rules: `decide` advances the state that it is given through `evolve`, event by event, and nothing else does; folding the
+same events anywhere gives the same state. A refused input raises before it has emitted anything. The caller makes the
+events durable before it does anything that follows from them, and drops the state if it can't.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, assert_never
+
+from stepgraph.v1 import event_pb2, run_pb2
+from stepgraph_server.core import interrupts, lifecycle, steps, superstep, task_facts, tasks
+from stepgraph_server.core.conversation import Conversation
+from stepgraph_server.core.errors import Quarantined, Refused
+from stepgraph_server.core.failures import failure
+from stepgraph_server.core.inputs import (
+    Answer,
+    AttemptsLost,
+    Cancel,
+    Decision,
+    GoOn,
+    Input,
+    Outcomes,
+    RoomFound,
+    Start,
+    TimePassed,
+    Yield,
+)
+from stepgraph_server.core.instants import from_timestamp
+from stepgraph_server.core.state import RULES_VERSION, Carried, Phase, RunState
+from stepgraph_server.core.turn import Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from stepgraph_server.core.graph import CompiledGraph
+    from stepgraph_server.core.inputs import World
+    from stepgraph_server.core.instants import Instant
+
+TIME_LIMIT_KEY: Final = "run"
+
+#: Part of a limit from which on a run says that it comes near.
+_NEAR: Final = 0.8
+
+
+def new_state(run_id: str, graph: CompiledGraph, now: Instant) -> RunState:
+    """Return the state of a run without events."""
+    return RunState(run_id=run_id, graph=graph, started_at=now)
+
+
+def fold(run_id: str, graph: CompiledGraph, events: Iterable[event_pb2.RunEvent]) -> RunState:
+    """Return the state that events add up to. Raises Quarantined where they can't be understood."""
+    state: RunState | None = None
+    last = 0
+    for event in events:
+        try:
+            if state is None:
+                state = new_state(run_id, graph, from_timestamp(event.time))
+            evolve(state, event)
+        except Exception as error:  # noqa: BLE001  # whatever stops a fold stops it for this run alone, and says so
+            raise Quarantined(run_id, last, f"event {event.sequence}: {error!r}") from error
+        last = event.sequence
+    if state is None:
+        raise Quarantined(run_id, 0, "it has no events")
+    return state
+
+
+def decide(state: RunState, happened: Input, world: World, now: Instant) -> Decision:
+    """Decide what follows from an input, and advance the state by it. Raises Refused, and then nothing has changed."""
+    turn = Turn(state, world, now, evolve)
+    _take(turn, happened)
+    _settle(turn)
+    _watch_limits(turn)
+    if not state.final:
+        state.status = live_status(state)
+    return Decision(events=turn.events, commands=turn.commands, acks=turn.acks)
+
+
+def _take(turn: Turn, happened: Input) -> None:  # noqa: C901  # one case per input: the table of what happens to a run
+    match happened:
+        case Start():
+            turn.emit("run_started", happened.started)
+        case Outcomes():
+            tasks.on_outcomes(turn, happened)
+        case AttemptsLost():
+            tasks.on_lost(turn, happened)
+        case RoomFound():
+            tasks.on_room(turn, happened.task_ids)
+        case TimePassed():
+            _on_time(turn)
+        case Answer():
+            interrupts.on_answer(turn, happened)
+        case Cancel():
+            _on_cancel(turn, happened)
+        case GoOn():
+            turn.agenda.extend(turn.state.activations.values())
+        case _:
+            assert_never(happened)
+
+
+def _on_cancel(turn: Turn, happened: Cancel) -> None:
+    state = turn.state
+    stops = state.stopping.outcome if state.stopping is not None else state.status
+    if stops == run_pb2.RUN_STATUS_CANCELLED:
+        return
+    if state.final:
+        status = run_pb2.RunStatus.Name(run_pb2.RunStatus.ValueType(state.status)).removeprefix("RUN_STATUS_")
+        message = f"run {state.run_id} is {status}, so it can't be cancelled"
+        raise Refused("RUN_ENDED", message, metadata={"run_id": state.run_id, "status": status})
+    lifecycle.cancel(turn, lifecycle.cancelled(happened.reason))
+
+
+def _on_time(turn: Turn) -> None:
+    state = turn.state
+    for key in list(state.due.take(turn.now)):
+        if state.final:
+            return
+        if key == TIME_LIMIT_KEY:
+            _on_time_limit(turn)
+        elif key == lifecycle.GRACE_KEY:
+            lifecycle.on_grace_over(turn)
+        else:
+            task = state.tasks.get(key.removeprefix(tasks.DUE_PREFIX))
+            if task is not None:
+                tasks.on_due(turn, task)
+
+
+def _on_time_limit(turn: Turn) -> None:
+    state = turn.state
+    if state.time_limit_at is not None and turn.now >= state.time_limit_at:
+        message = "the run did not end within its time limit, waiting included"
+        lifecycle.fail(turn, failure("TIME_LIMIT", message))
+
+
+def _settle(turn: Turn) -> None:
+    """Go on until the run waits for something, has ended, or has had its share of the loop."""
+    state = turn.state
+    while not state.final:
+        while turn.agenda:
+            steps.advance(turn, turn.agenda.popleft())
+        if state.stopping is not None:
+            lifecycle.advance_stop(turn)
+            return
+        if state.final or not superstep.barrier_reached(state):
+            return
+        if turn.supersteps >= turn.world.limits.max_supersteps_per_decision:
+            turn.command(Yield())
+            return
+        superstep.go_on(turn)
+
+
+def _watch_limits(turn: Turn) -> None:
+    """Say that a run comes near its size, and end it at its size: a run must stay readable."""
+    state, limits = turn.state, turn.world.limits
+    if state.final or state.stopping is not None:
+        return
+    sizes = (("events", state.sequence, limits.max_events), ("journal_bytes", state.journal_bytes, limits.max_journal_bytes))
+    for name, used, maximum in sizes:
+        if used >= maximum:
+            message = f"the run has {used} {name} of at most {maximum}; continue it with a new run"
+            lifecycle.fail(turn, failure("RUN_TOO_LARGE", message, details={"limit": str(maximum), "used": str(used)}))
+            return
+        if used >= maximum * _NEAR and name not in state.limits_neared:
+            turn.emit("limit_neared", event_pb2.LimitNeared(limit_name=name, used=used, maximum=maximum))
+
+
+def live_status(state: RunState) -> int:
+    """Return the status of a run that is not final."""
+    if state.stopping is not None:
+        return run_pb2.RUN_STATUS_STOPPING
+    if state.tasks or not state.open_questions:
+        return run_pb2.RUN_STATUS_RUNNING
+    if any(activation.phase is Phase.RUNNING for activation in state.activations.values()):
+        return run_pb2.RUN_STATUS_RUNNING
+    return run_pb2.RUN_STATUS_SUSPENDED
+
+
+def next_due(state: RunState) -> Instant | None:
+    """Return when something of the run happens by itself next, or None."""
+    if state.final:
+        return None
+    return state.due.next(lambda key: _is_live(state, key))
+
+
+def _is_live(state: RunState, key: str) -> bool:
+    if key == TIME_LIMIT_KEY:
+        return state.stopping is None
+    if key == lifecycle.GRACE_KEY:
+        return state.stopping is not None
+    return state.stopping is None and key.removeprefix(tasks.DUE_PREFIX) in state.tasks
+
+
+# Facts
+
+
+def evolve(state: RunState, event: event_pb2.RunEvent) -> None:
+    """Change the state by one fact. Raises ValueError for an event out of order, or of a kind that is not known."""
+    if event.sequence != state.sequence + 1 or state.final:
+        message = f"event {event.sequence} can't follow event {state.sequence} of a run that is {state.status}"
+        raise ValueError(message)
+    kind = event.WhichOneof("kind")
+    apply = _FACTS.get(kind or "")
+    if apply is None:
+        message = f"an event of a kind that this server does not know ({kind or 'unset'})"
+        raise ValueError(message)
+    state.sequence = event.sequence
+    apply(state, event)
+
+
+def _apply_run_started(state: RunState, event: event_pb2.RunEvent) -> None:
+    fact = event.run_started
+    if fact.rules_version > RULES_VERSION:
+        message = f"the run is walked by rules {fact.rules_version}, this server knows {RULES_VERSION}"
+        raise ValueError(message)
+    initial, given = fact.initial_state, fact.input
+    state.rules_version = fact.rules_version
+    state.graph_version = fact.graph
+    state.root_run_id = fact.root_run_id or state.run_id
+    state.labels = dict(fact.labels)
+    state.selector = tuple(sorted(fact.selector.items()))
+    state.max_iterations = fact.max_iterations
+    state.token_limit = fact.token_limit
+    state.traceparent, state.tracestate = fact.traceparent, fact.tracestate
+    state.conversation = Conversation.from_message(initial.conversation)
+    for message in given.messages:
+        state.conversation.append(message)
+    state.variables = {**initial.variables, **given.variables}
+    state.metadata = dict(initial.metadata)
+    state.terminate = initial.should_terminate
+    last_result = initial.last_result if initial.HasField("last_result") else None
+    if given.HasField("value"):
+        state.variables["input"] = last_result = given.value
+    state.carried = Carried(
+        last_result=last_result,
+        last_error=initial.last_error if initial.HasField("last_error") else None,
+        decision=initial.parsed_decision if initial.HasField("parsed_decision") else None,
+        paradigm=initial.active_paradigm,
+    )
+    state.possible = state.graph.entry.bit | state.graph.entry.reach
+    if fact.HasField("time_limit_time"):
+        state.time_limit_at = from_timestamp(fact.time_limit_time)
+        state.due.arm(state.time_limit_at, TIME_LIMIT_KEY)
+
+
+def _apply_nothing(_: RunState, __: event_pb2.RunEvent) -> None:
+    """Some facts are for readers only."""
+
+
+def _apply_limit_neared(state: RunState, event: event_pb2.RunEvent) -> None:
+    state.limits_neared.add(event.limit_neared.limit_name)
+
+
+_FACTS: Final[Mapping[str, Callable[[RunState, event_pb2.RunEvent], None]]] = {
+    "run_started": _apply_run_started,
+    "superstep_started": superstep.apply_superstep_started,
+    "node_skipped": _apply_nothing,
+    "tools_offered": task_facts.apply_tools_offered,
+    "task_scheduled": task_facts.apply_task_scheduled,
+    "task_assigned": task_facts.apply_task_assigned,
+    "task_completed": task_facts.apply_task_completed,
+    "task_failed": task_facts.apply_task_failed,
+    "task_lost": task_facts.apply_task_lost,
+    "task_cancelled": task_facts.apply_task_cancelled,
+    "task_unclaimed": task_facts.apply_task_unclaimed,
+    "node_completed": steps.apply_node_completed,
+    "node_failed": steps.apply_node_failed,
+    "node_cancelled": lifecycle.apply_node_cancelled,
+    "edges_evaluated": steps.apply_edges_evaluated,
+    "interrupt_opened": interrupts.apply_interrupt_opened,
+    "interrupt_answered": interrupts.apply_interrupt_answered,
+    "interrupt_closed": interrupts.apply_interrupt_closed,
+    "variable_overwritten": _apply_nothing,
+    "limit_neared": _apply_limit_neared,
+    "run_stopping": lifecycle.apply_run_stopping,
+    "run_completed": lifecycle.apply_run_ended,
+    "run_failed": lifecycle.apply_run_ended,
+    "run_cancelled": lifecycle.apply_run_ended,
+}

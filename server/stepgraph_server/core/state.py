@@ -1,0 +1,313 @@
+"""The folded state of a run: what its events add up to.
+
+Rules: only `evolve` (through the `apply_…` functions of each concept) changes what is here, except for the fields that
+are marked transient: they are caches and notes that a fold does not need and a restart may lose. Messages in here are
+never changed after they were put in.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from stepgraph.v1 import run_pb2
+from stepgraph_server.core.conversation import Conversation
+from stepgraph_server.core.due import DueTimes
+
+if TYPE_CHECKING:
+    from stepgraph.v1 import (
+        conversation_pb2,
+        event_pb2,
+        failure_pb2,
+        interrupt_pb2,
+        llm_pb2,
+        state_pb2,
+        task_pb2,
+        value_pb2,
+    )
+    from stepgraph_server.core.actions.step import Done
+    from stepgraph_server.core.decisions import OfferedTool
+    from stepgraph_server.core.graph import CompiledGraph, CompiledNode
+    from stepgraph_server.core.instants import Instant
+    from stepgraph_server.core.joins import Plan
+    from stepgraph_server.core.policies import Limits, RetryPolicy
+
+#: The version of the rules by which new runs are walked. Old journals keep theirs.
+RULES_VERSION: Final = 1
+
+#: How many finished tasks a run remembers, to tell a repeated result from a late one.
+MAX_REMEMBERED_TASKS: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """The part of the state that travels along edges."""
+
+    last_result: value_pb2.Value | None = None
+    last_error: failure_pb2.Failure | None = None
+    decision: state_pb2.GraphDecision | None = None
+    #: The digest of the tools that the decision was made with; "" if there is none.
+    tools_digest: str = ""
+    paradigm: str = ""
+
+
+@dataclass(slots=True)
+class Delta:
+    """What one activation has written to the shared part, over the base that all of its superstep see."""
+
+    #: Writes in order; None deletes.
+    writes: list[tuple[str, value_pb2.Value | None]] = field(default_factory=list)
+    #: What the activation itself sees of the variables that it wrote.
+    overlay: dict[str, value_pb2.Value | None] = field(default_factory=dict)
+    messages: list[conversation_pb2.Message] = field(default_factory=list)
+    terminate: bool = False
+
+
+class Phase(enum.Enum):
+    """Where an activation is."""
+
+    #: Its question is open; the action has not run.
+    ASKING = enum.auto()
+    #: Its action runs.
+    RUNNING = enum.auto()
+    #: The action has ended well; executors decide conditions of its edges.
+    ROUTING = enum.auto()
+    #: It has ended, and waits for the others of its superstep.
+    ENDED = enum.auto()
+
+
+class Outcome(enum.Enum):
+    """How an activation ended."""
+
+    COMPLETED = enum.auto()
+    FAILED = enum.auto()
+    CANCELLED = enum.auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What an action ended with, and what the activation's view is with that."""
+
+    done: Done
+    carried: Carried
+    delta: Delta
+
+
+@dataclass(slots=True, kw_only=True)
+class Activation:
+    """One running of a node."""
+
+    id: str
+    node: CompiledNode
+    superstep: int
+    carried: Carried
+    #: What the node was entered with.
+    entered_with: Carried
+    delta: Delta = field(default_factory=Delta)
+    phase: Phase = Phase.RUNNING
+    outcome: Outcome | None = None
+    #: The last turn whose tasks were scheduled; -1 before the first.
+    turn: int = -1
+    #: Results of that turn by position; None while outstanding.
+    results: list[task_pb2.TaskResult | failure_pb2.Failure | None] = field(default_factory=list)
+    #: The calls that the turn's tasks perform, by position; "" where none.
+    call_ids: list[str] = field(default_factory=list)
+    outstanding: int = 0
+    #: The id of its question, if it asked one.
+    question_id: str = ""
+    answer: interrupt_pb2.InterruptAnswer | None = None
+    #: Results of custom conditions by edge id; None while outstanding.
+    conditions: dict[str, bool | failure_pb2.Failure | None] = field(default_factory=dict)
+    edges: tuple[event_pb2.EdgeOutcome, ...] = ()
+    #: Its action ended well, so what it wrote is kept even if a condition fails afterwards.
+    acted: bool = False
+    failure: failure_pb2.Failure | None = None
+    #: The digest of the tools that its model was offered.
+    tools_digest: str = ""
+    #: Transient: what its action ended with and gave, so that evolve need not ask the action again.
+    settled: Settled | None = None
+
+
+class TaskStatus(enum.Enum):
+    """Where a task is."""
+
+    #: It waits for an executor, or for its turn under a concurrency cap.
+    QUEUED = enum.auto()
+    #: An executor has it.
+    ASSIGNED = enum.auto()
+    #: It waits for its next try.
+    BACKOFF = enum.auto()
+
+
+@dataclass(slots=True, kw_only=True)
+class Task:
+    """An outstanding task."""
+
+    id: str
+    activation: Activation
+    #: The edge whose condition it decides; "" for an effect.
+    edge_id: str = ""
+    index: int = 0
+    key: tuple[str, ...]
+    requirement: task_pb2.Requirement
+    label: str
+    call_id: str = ""
+    selector: tuple[tuple[str, str], ...]
+    retry: RetryPolicy
+    limits: Limits
+    #: It streams, so an idle limit applies.
+    streaming: bool = False
+    status: TaskStatus = TaskStatus.QUEUED
+    attempt: int = 0
+    executor_id: str = ""
+    instance: str = ""
+    tries: int = 0
+    losses: int = 0
+    scheduled_at: Instant
+    queued_at: Instant
+    assigned_at: Instant | None = None
+    retry_at: Instant | None = None
+    last_failure: failure_pb2.Failure | None = None
+    #: It was said that no executor can take it.
+    unclaimed: bool = False
+    #: Transient: the executor has it for sure.
+    accepted: bool = False
+    #: Transient: when the attempt last showed progress.
+    progress_at: Instant | None = None
+    #: Transient: the executor was told to stop it.
+    cancel_sent: bool = False
+    #: Transient: the parts of the input that were made when it was scheduled.
+    prepared: object = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Question:
+    """An interrupt of the run, open or not."""
+
+    #: As it was opened.
+    interrupt: interrupt_pb2.Interrupt
+    open: bool = True
+    answer: interrupt_pb2.InterruptAnswer | None = None
+    answered_by: str = ""
+    close_reason: str = ""
+    closed_at: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSet:
+    """Tools that a model was offered, as they were recorded."""
+
+    digest: str
+    definitions: tuple[llm_pb2.ToolDefinition, ...]
+    offered: dict[str, OfferedTool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopping:
+    """How and why the run is about to end."""
+
+    outcome: int
+    failure: failure_pb2.Failure
+    grace_at: Instant
+    #: The node whose failure stops the run; "" for a cancel or a limit.
+    node_id: str = ""
+
+
+@dataclass(slots=True)
+class Tokens:
+    """Tokens used so far."""
+
+    input: int = 0
+    output: int = 0
+    cached_input: int = 0
+    reasoning: int = 0
+
+    def add(self, usage: llm_pb2.Usage) -> None:
+        """Count what a result or failure report states."""
+        self.input += usage.input_tokens
+        self.output += usage.output_tokens
+        self.cached_input += usage.cached_input_tokens
+        self.reasoning += usage.reasoning_tokens
+
+    @property
+    def used(self) -> int:
+        """What counts against a token limit."""
+        return self.input + self.output
+
+
+@dataclass(slots=True, kw_only=True)
+class RunState:
+    """What the events of a run add up to."""
+
+    run_id: str
+    graph: CompiledGraph
+    status: int = run_pb2.RUN_STATUS_RUNNING
+    sequence: int = 0
+    rules_version: int = RULES_VERSION
+    selector: tuple[tuple[str, str], ...] = ()
+    labels: dict[str, str] = field(default_factory=dict)
+    root_run_id: str = ""
+    traceparent: str = ""
+    tracestate: str = ""
+    max_iterations: int = 0
+    token_limit: int = 0
+    time_limit_at: Instant | None = None
+    started_at: Instant
+    ended_at: Instant | None = None
+    graph_version: run_pb2.GraphVersion | None = None
+    # The shared part.
+    conversation: Conversation = field(default_factory=Conversation)
+    variables: dict[str, value_pb2.Value] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
+    interrupt_points: list[str] = field(default_factory=list)
+    terminate: bool = False
+    iterations: int = 0
+    tokens: Tokens = field(default_factory=Tokens)
+    # The walk.
+    activations: dict[str, Activation] = field(default_factory=dict)
+    #: The carried part of the last node, in node-id order, of the last superstep.
+    carried: Carried = field(default_factory=Carried)
+    traversals: dict[str, int] = field(default_factory=dict)
+    #: What has arrived at joins that wait: by join, then by source.
+    arrivals: dict[str, dict[str, Carried]] = field(default_factory=dict)
+    #: Bits of the nodes that were entered, and of those that can still be.
+    entered: int = 0
+    possible: int = 0
+    #: Tokens that were left when the superstep started; None without a limit.
+    budget_at_start: int | None = None
+    # What is outstanding.
+    tasks: dict[str, Task] = field(default_factory=dict)
+    questions: dict[str, Question] = field(default_factory=dict)
+    open_questions: int = 0
+    due: DueTimes = field(default_factory=DueTimes)
+    stopping: Stopping | None = None
+    # What was recorded.
+    tool_sets: dict[str, ToolSet] = field(default_factory=dict)
+    remembered: OrderedDict[str, tuple[int, task_pb2.TaskResult]] = field(default_factory=OrderedDict)
+    journal_bytes: int = 0
+    limits_neared: set[str] = field(default_factory=set)
+    result: state_pb2.GraphExecutionResult | None = None
+    failure: failure_pb2.Failure | None = None
+    #: Transient: what runs next, between being planned and being recorded.
+    plan: Plan | None = None
+    #: Transient: tasks between being placed and being recorded.
+    drafts: dict[str, Task] = field(default_factory=dict)
+    #: Transient: requests of models, by what they were made of.
+    caches: dict[object, object] = field(default_factory=dict)
+
+    @property
+    def final(self) -> bool:
+        """Nothing follows any more."""
+        return self.status >= run_pb2.RUN_STATUS_COMPLETED
+
+    @property
+    def budget_remaining(self) -> int | None:
+        """Tokens that may still be used; None without a limit."""
+        return None if self.token_limit == 0 else max(0, self.token_limit - self.tokens.used)
+
+
+def carry(carried: Carried, **changes: object) -> Carried:
+    """Return `carried` with some parts replaced."""
+    return replace(carried, **changes)  # type: ignore[arg-type]  # keyword names are checked at run time by replace

@@ -1,0 +1,285 @@
+"""The driver: polls the action of an activation and does what its step says, until it waits or has ended.
+
+Rules: the driver understands steps only, never what an action is about. A node that ends is routed at once; an outcome
+that ends the run acts at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from stepgraph.v1 import event_pb2, interrupt_pb2, state_pb2
+from stepgraph_server.core import approvals, interrupts, lifecycle, tasks
+from stepgraph_server.core.actions import DERIVED, poll_action, tool_question
+from stepgraph_server.core.actions.step import Answered, Await, Done, Effect, Fail, Poll, Step
+from stepgraph_server.core.budget import budget_failure
+from stepgraph_server.core.failures import failure
+from stepgraph_server.core.reducers import ReducerError
+from stepgraph_server.core.routing import (
+    FOLLOWED,
+    ConditionFailed,
+    dead_end,
+    route_failure,
+    route_success,
+)
+from stepgraph_server.core.state import Activation, Carried, Outcome, Phase, RunState, Settled, carry
+from stepgraph_server.core.templates import RenderError
+from stepgraph_server.core.view import View, settle
+
+if TYPE_CHECKING:
+    from stepgraph.v1 import failure_pb2, task_pb2
+    from stepgraph_server.core.actions.step import Prepared
+    from stepgraph_server.core.inputs import World
+    from stepgraph_server.core.state import Task
+    from stepgraph_server.core.turn import Turn
+
+
+def start(turn: Turn, activation: Activation) -> None:
+    """Let a node begin that has just been entered: ask its question, or act."""
+    if not interrupts.asks(activation):
+        turn.agenda.append(activation)
+        return
+    view = View(turn.state, activation.carried, activation.delta)
+    try:
+        tool = tool_question(_poll(turn.state, activation, 0, turn.world))
+        if isinstance(tool, Fail):
+            fail_node(turn, activation, tool.failure)
+            return
+        interrupts.ask(turn, activation, view, tool)
+    except RenderError as error:
+        fail_node(turn, activation, failure("TEMPLATE_FAILED", f"the question: {error}", source=activation.node.id))
+
+
+def advance(turn: Turn, activation: Activation) -> None:
+    """Let an activation go on as far as it can without waiting."""
+    if activation.outstanding or turn.state.stopping is not None or turn.state.final:
+        return
+    if activation.phase is Phase.ROUTING:
+        _finish_routing(turn, activation)
+    elif activation.phase is Phase.RUNNING:
+        _act(turn, activation)
+
+
+def _act(turn: Turn, activation: Activation) -> None:
+    if approvals.said_no(activation.answer):
+        complete_node(turn, activation, Done())
+        return
+    while True:
+        step = poll_action(_poll(turn.state, activation, activation.turn + 1, turn.world))
+        match step:
+            case Await():
+                if not _await_effects(turn, activation, step):
+                    return
+            case Done():
+                complete_node(turn, activation, step)
+                return
+            case Fail():
+                fail_node(turn, activation, step.failure)
+                return
+            case _:
+                assert_never(step)
+
+
+def _poll(state: RunState, activation: Activation, turn: int, world: World | None) -> Poll:
+    results = tuple(result for result in activation.results if result is not None) if turn > 0 else ()
+    view = View(state, activation.carried, activation.delta)
+    return Poll(state=state, activation=activation, view=view, turn=turn, results=results, world=world)
+
+
+def _await_effects(turn: Turn, activation: Activation, step: Await) -> bool:
+    """Schedule the effects; return whether all were answered at once, so that the action can be polled again."""
+    if any(isinstance(effect, Effect) and effect.spends_tokens for effect in step.effects):
+        spent = budget_failure(turn.state, activation.node.id)
+        if spent is not None:
+            fail_node(turn, activation, spent)
+            return False
+    next_turn = activation.turn + 1
+    for index, effect in enumerate(step.effects):
+        if isinstance(effect, Answered):
+            task_id = f"{activation.id}/t{next_turn}/e{index}"
+            fact = event_pb2.TaskCompleted(task_id=task_id, result=effect.result, call_id=effect.call_id)
+            turn.emit("task_completed", fact)
+        else:
+            tasks.schedule(turn, activation, effect, next_turn, index)
+    return activation.outstanding == 0
+
+
+def prepare(state: RunState, task: Task) -> Prepared:
+    """Return the input of an outstanding effect, made again if it was lost with a restart."""
+    if task.prepared is None:
+        step: Step = poll_action(_poll(state, task.activation, task.activation.turn, None))
+        assert isinstance(step, Await), step
+        effect = step.effects[task.index]
+        assert isinstance(effect, Effect), effect
+        task.prepared = effect.prepared
+    return task.prepared  # type: ignore[return-value]  # state.py does not know the actions
+
+
+def complete_node(turn: Turn, activation: Activation, done: Done) -> None:
+    """End a node well, or fail it if what it writes or its conditions can't be taken."""
+    state = turn.state
+    full = with_answer(activation, done)
+    try:
+        carried, delta = settle(state, activation, full)
+    except ReducerError as error:
+        fail_node(turn, activation, failure("REDUCER_TYPE", str(error), source=activation.node.id))
+        return
+    fact = event_pb2.NodeCompleted(activation_id=activation.id, node_id=activation.node.id)
+    if activation.node.action_kind not in DERIVED and not approvals.said_no(activation.answer):
+        _record_done(fact, done)
+    try:
+        routing = route_success(state, activation, carried, delta)
+    except ConditionFailed as error:
+        fact.edges_pending = True
+        activation.settled = Settled(done=done, carried=carried, delta=delta)
+        turn.emit("node_completed", fact)
+        fail_node(turn, activation, error.failure)
+        return
+    fact.edges.extend(routing.edges)
+    fact.edges_pending = bool(routing.undecided)
+    activation.settled = Settled(done=done, carried=carried, delta=delta)
+    turn.emit("node_completed", fact)
+    for edge in routing.undecided:
+        tasks.schedule_condition(turn, activation, edge.id, edge.condition.name)  # type: ignore[union-attr]  # custom edges only
+    if routing.refused:
+        refuse(turn, activation)
+    elif routing.dead_end:
+        lifecycle.fail(turn, dead_end(state, activation.node, routing.edges), node_id=activation.node.id)
+    elif activation.node.terminal:
+        lifecycle.complete(turn, state_pb2.STOP_REASON_TERMINAL_REACHED, activation.node.id)
+
+
+def with_answer(activation: Activation, done: Done) -> Done:
+    """Return what an action ended with, together with what the answer to the node's question leaves."""
+    answer = activation.answer
+    if answer is None:
+        return done
+    said = approvals.message(answer)
+    return Done(
+        value=done.value,
+        messages=done.messages if said is None else (said, *done.messages),
+        writes=(*approvals.writes(activation.node.id, answer), *done.writes),
+        decision=done.decision,
+        decides=done.decides,
+        paradigm=done.paradigm,
+        error=done.error,
+    )
+
+
+def _record_done(fact: event_pb2.NodeCompleted, done: Done) -> None:
+    update = fact.update
+    for name, value in done.writes:
+        if value is None:
+            update.delete_variables.append(name)
+        else:
+            update.variables[name].CopyFrom(value)
+    update.messages.extend(done.messages)
+    if done.value is not None:
+        fact.value.CopyFrom(done.value)
+
+
+def _recorded_done(fact: event_pb2.NodeCompleted) -> Done:
+    update = fact.update
+    return Done(
+        value=fact.value if fact.HasField("value") else None,
+        messages=tuple(update.messages),
+        writes=(*sorted(update.variables.items()), *((name, None) for name in update.delete_variables)),
+    )
+
+
+def _finish_routing(turn: Turn, activation: Activation) -> None:
+    state = turn.state
+    try:
+        routing = route_success(state, activation, activation.carried, activation.delta)
+    except ConditionFailed as error:
+        fail_node(turn, activation, error.failure)
+        return
+    fact = event_pb2.EdgesEvaluated(activation_id=activation.id, edges=routing.edges)
+    turn.emit("edges_evaluated", fact)
+    if routing.dead_end:
+        lifecycle.fail(turn, dead_end(state, activation.node, routing.edges), node_id=activation.node.id)
+
+
+def refuse(turn: Turn, activation: Activation) -> None:
+    """End the run because a person said no and no edge takes that up."""
+    assert activation.answer is not None
+    said = approvals.no_text(activation.answer)
+    word = "aborted" if activation.answer.HasField("abort") else "asked for changes"
+    message = f"{activation.node.id!r}: a person {word}" + (f": {said}" if said else "")
+    why = failure("ABORTED_BY_PERSON", message, source=activation.node.id)
+    lifecycle.cancel(turn, why, node_id=activation.node.id)
+
+
+def fail_node(turn: Turn, activation: Activation, why: failure_pb2.Failure) -> None:
+    """End a node with a failure; without an edge that takes it up, the run ends."""
+    node = activation.node
+    edges = () if node.terminal else route_failure(node, why, turn.state)
+    fact = event_pb2.NodeFailed(activation_id=activation.id, node_id=node.id, failure=why, edges=edges)
+    turn.emit("node_failed", fact)
+    if all(edge.verdict != FOLLOWED for edge in edges):
+        lifecycle.fail(turn, why, node_id=node.id)
+
+
+# Facts
+
+
+def apply_node_completed(state: RunState, event: event_pb2.RunEvent) -> None:
+    """The node's action ended well; its view has what it wrote."""
+    fact = event.node_completed
+    activation = state.activations[fact.activation_id]
+    settled = activation.settled
+    if settled is None:
+        done = with_answer(activation, _replayed_done(state, activation, fact))
+        activation.carried, activation.delta = settle(state, activation, done)
+    else:
+        activation.carried, activation.delta = settled.carried, settled.delta
+        activation.settled = None
+    activation.acted = True
+    if fact.edges_pending:
+        activation.phase = Phase.ROUTING
+    else:
+        _route(state, activation, tuple(fact.edges))
+        lifecycle.end(activation, Outcome.COMPLETED)
+
+
+def _replayed_done(state: RunState, activation: Activation, fact: event_pb2.NodeCompleted) -> Done:
+    if approvals.said_no(activation.answer):
+        return Done()
+    if activation.node.action_kind not in DERIVED:
+        return _recorded_done(fact)
+    step = poll_action(_poll(state, activation, activation.turn + 1, None))
+    assert isinstance(step, Done), step
+    return step
+
+
+def apply_edges_evaluated(state: RunState, event: event_pb2.RunEvent) -> None:
+    """The node has ended for the barrier."""
+    fact = event.edges_evaluated
+    activation = state.activations[fact.activation_id]
+    _route(state, activation, tuple(fact.edges))
+    lifecycle.end(activation, Outcome.COMPLETED)
+
+
+def apply_node_failed(state: RunState, event: event_pb2.RunEvent) -> None:
+    """The node failed; what it carries on is what it was entered with, and the failure."""
+    fact = event.node_failed
+    activation = state.activations[fact.activation_id]
+    activation.failure = fact.failure
+    base: Carried = activation.carried if activation.acted else activation.entered_with
+    changes: dict[str, object] = {"last_error": fact.failure}
+    if activation.node.action_kind == "llm_infer":
+        # It cleared the decision before it asked its model.
+        changes |= {"decision": None, "tools_digest": ""}
+    activation.carried = carry(base, **changes)
+    _route(state, activation, tuple(fact.edges))
+    lifecycle.end(activation, Outcome.FAILED)
+
+
+def _route(state: RunState, activation: Activation, edges: tuple[event_pb2.EdgeOutcome, ...]) -> None:
+    activation.edges = edges
+    for edge in edges:
+        if edge.verdict == FOLLOWED:
+            state.traversals[edge.edge_id] = state.traversals.get(edge.edge_id, 0) + 1
+
+
+__all__ = ["advance", "complete_node", "fail_node", "prepare", "start"]

@@ -1,0 +1,120 @@
+"""Supersteps: the barrier, the merge, and what runs next.
+
+Rules: a superstep is a barrier. Nothing merges and no target is entered before all its nodes have ended. Joins that wait
+stand outside it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepgraph.v1 import event_pb2, state_pb2
+from stepgraph_server.core import lifecycle, merge, steps
+from stepgraph_server.core.failures import failure
+from stepgraph_server.core.joins import plan_next
+from stepgraph_server.core.state import Activation, Phase
+
+if TYPE_CHECKING:
+    from stepgraph.v1 import failure_pb2
+    from stepgraph_server.core.graph import CompiledNode
+    from stepgraph_server.core.joins import Plan
+    from stepgraph_server.core.state import Carried, RunState
+    from stepgraph_server.core.turn import Turn
+
+
+def barrier_reached(state: RunState) -> bool:
+    """Whether all nodes of the superstep have ended."""
+    return all(activation.phase is Phase.ENDED for activation in state.activations.values())
+
+
+def go_on(turn: Turn) -> None:
+    """End the superstep that has reached its barrier, and start the next one or end the run."""
+    state = turn.state
+    conflict = merge.single_conflict(state)
+    if conflict is not None:
+        _fail_conflict(turn, *conflict)
+        return
+    for name, nodes in list(merge.overwritten(state)):
+        turn.emit("variable_overwritten", event_pb2.VariableOverwritten(variable=name, node_ids=nodes))
+    if state.terminate or any(activation.delta.terminate for activation in state.activations.values()):
+        lifecycle.complete(turn, state_pb2.STOP_REASON_SHOULD_TERMINATE)
+        return
+    plan = plan_next(state)
+    if not plan.frontier:
+        lifecycle.complete(turn, state_pb2.STOP_REASON_FRONTIER_EMPTY)
+        return
+    if state.iterations >= state.max_iterations:
+        lifecycle.fail(turn, _cap_failure(state, plan))
+        return
+    _record_skips(turn, plan)
+    state.plan = plan
+    fact = event_pb2.SuperstepStarted(
+        superstep=state.iterations + 1, nodes=[node.id for node, _ in plan.frontier]
+    )
+    turn.supersteps += 1
+    turn.emit("superstep_started", fact)
+    for activation in list(state.activations.values()):
+        steps.start(turn, activation)
+        if state.stopping is not None or state.final:
+            return
+
+
+def _fail_conflict(turn: Turn, name: str, nodes: list[str]) -> None:
+    why = failure(
+        "STATE_CONFLICT",
+        f"{' and '.join(nodes)} wrote the SINGLE variable {name!r} in one superstep; give it another reducer, or one writer",
+        details={"variable": name, "nodes": ",".join(nodes)},
+    )
+    lifecycle.fail(turn, why)
+
+
+def _cap_failure(state: RunState, plan: Plan) -> failure_pb2.Failure:
+    waiting = ", ".join(node.id for node, _ in plan.frontier)
+    return failure(
+        "MAX_ITERATIONS",
+        f"the run has started {state.iterations} supersteps and may start {state.max_iterations}; "
+        f"{waiting} did not start. Raise max_iterations, or cap the loop with max_traversals",
+        details={"cap": str(state.max_iterations), "iterations": str(state.iterations)},
+    )
+
+
+def _record_skips(turn: Turn, plan: Plan) -> None:
+    state = turn.state
+    reason = event_pb2.SKIP_REASON_TERMINAL_REACHED
+    displaced = 0
+    for node in plan.displaced:
+        displaced |= node.bit
+        turn.emit("node_skipped", event_pb2.NodeSkipped(node_id=node.id, reason=reason))
+    # Bit masks make the common case, in which nothing became unreachable, a matter of two integers.
+    lost = state.possible & ~plan.possible & ~state.entered & ~displaced
+    if lost:
+        for node in state.graph.members(lost):
+            unreachable = event_pb2.NodeSkipped(node_id=node.id, reason=event_pb2.SKIP_REASON_UNREACHABLE)
+            turn.emit("node_skipped", unreachable)
+
+
+def apply_superstep_started(state: RunState, event: event_pb2.RunEvent) -> None:
+    """Merge the superstep before, and enter the nodes of this one."""
+    fact = event.superstep_started
+    plan = state.plan or plan_next(state)
+    state.plan = None
+    if [node.id for node, _ in plan.frontier] != list(fact.nodes):
+        # The rules and the journal disagree: a fault, or a journal of other rules. Guessing would lose work.
+        message = f"superstep {fact.superstep} should run {[node.id for node, _ in plan.frontier]}, not {list(fact.nodes)}"
+        raise ValueError(message)
+    merge.merge_ended(state)
+    state.arrivals = plan.arrivals
+    state.iterations = fact.superstep
+    state.possible = plan.possible
+    state.budget_at_start = state.budget_remaining
+    state.activations = {}
+    for node, carried in plan.frontier:
+        activation = _enter(node, carried, fact.superstep)
+        state.activations[activation.id] = activation
+        state.entered |= node.bit
+
+
+def _enter(node: CompiledNode, carried: Carried, superstep: int) -> Activation:
+    return Activation(
+        id=f"{superstep}/{node.id}", node=node, superstep=superstep, carried=carried, entered_with=carried
+    )

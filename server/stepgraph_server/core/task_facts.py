@@ -1,0 +1,171 @@
+"""What the facts about tasks change in the folded state.
+
+Rules: everything here follows from the event and the state before it; `core/tasks.py` decides which facts there are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepgraph.v1 import failure_pb2
+from stepgraph_server.core.decisions import OfferedTool
+from stepgraph_server.core.instants import Instant, from_timestamp
+from stepgraph_server.core.requirements import requirement_key
+from stepgraph_server.core.state import MAX_REMEMBERED_TASKS, Activation, RunState, Task, TaskStatus, ToolSet
+from stepgraph_server.core.tasks import arm, new_task
+
+if TYPE_CHECKING:
+    from stepgraph.v1 import event_pb2, task_pb2
+
+    Result = task_pb2.TaskResult | failure_pb2.Failure
+
+
+def _locate(state: RunState, task_id: str) -> tuple[Activation, str, str]:
+    """Split a task id `<activation>/t<turn>/e<index>` or `<activation>/c/<edge>`; raises KeyError for an unknown one."""
+    activation_id, middle, last = task_id.rsplit("/", 2)
+    return state.activations[activation_id], middle, last
+
+
+def _position(activation: Activation, middle: str, last: str) -> int:
+    """Return the position of an effect in its turn, and make room for it."""
+    turn, index = int(middle[1:]), int(last[1:])
+    if turn > activation.turn:
+        activation.turn = turn
+        activation.results = []
+        activation.call_ids = []
+        activation.outstanding = 0
+    while len(activation.results) <= index:
+        activation.results.append(None)
+        activation.call_ids.append("")
+    return index
+
+
+def apply_tools_offered(state: RunState, event: event_pb2.RunEvent) -> None:
+    """Keep the set of tools under its digest."""
+    fact = event.tools_offered
+    definitions = tuple(fact.tools)
+    offered = {
+        definition.name: OfferedTool(name=definition.name, digest=digest, input_schema=definition.input_schema)
+        for definition, digest in zip(definitions, fact.tool_digests, strict=True)
+    }
+    state.tool_sets[fact.digest] = ToolSet(digest=fact.digest, definitions=definitions, offered=offered)
+
+
+def apply_task_scheduled(state: RunState, event: event_pb2.RunEvent) -> None:
+    """The task is outstanding."""
+    fact = event.task_scheduled
+    now = from_timestamp(event.time)
+    activation, middle, last = _locate(state, fact.task_id)
+    task = state.drafts.pop(fact.task_id, None)
+    if task is None:
+        task = new_task(state, activation, task_id=fact.task_id, now=now, key=requirement_key(fact.requirement))
+        task.label = fact.label
+        task.call_id = fact.call_id
+        if middle == "c":
+            task.edge_id = last
+        else:
+            task.index = int(last[1:])
+    if middle == "c":
+        activation.conditions[last] = None
+    else:
+        index = _position(activation, middle, last)
+        activation.call_ids[index] = fact.call_id
+        if fact.tools_digest:
+            activation.tools_digest = fact.tools_digest
+    activation.outstanding += 1
+    state.tasks[task.id] = task
+    if fact.HasField("assignment"):
+        _assign(task, fact.assignment, now)
+    arm(state, task)
+
+
+def _assign(task: Task, assignment: task_pb2.TaskAssignment, now: Instant) -> None:
+    task.status = TaskStatus.ASSIGNED
+    task.attempt = assignment.attempt
+    task.executor_id = assignment.executor_id
+    task.instance = assignment.instance
+    task.assigned_at = now
+    task.retry_at = None
+    task.accepted = False
+    task.progress_at = None
+    task.unclaimed = False
+
+
+def apply_task_assigned(state: RunState, event: event_pb2.RunEvent) -> None:
+    """An executor has the task."""
+    task = state.tasks[event.task_assigned.task_id]
+    _assign(task, event.task_assigned.assignment, from_timestamp(event.time))
+    arm(state, task)
+
+
+def apply_task_unclaimed(state: RunState, event: event_pb2.RunEvent) -> None:
+    """It was said that no executor can take the task."""
+    state.tasks[event.task_unclaimed.task_id].unclaimed = True
+
+
+def apply_task_completed(state: RunState, event: event_pb2.RunEvent) -> None:
+    """The task has its result."""
+    fact = event.task_completed
+    if fact.attempt == 0:
+        activation, middle, last = _locate(state, fact.task_id)
+        index = _position(activation, middle, last)
+        activation.call_ids[index] = fact.call_id
+        activation.results[index] = fact.result
+        return
+    if fact.result.HasField("llm"):
+        state.tokens.add(fact.result.llm.usage)
+    elif fact.result.HasField("agent"):
+        state.tokens.add(fact.result.agent.usage)
+    task = state.tasks[fact.task_id]
+    _end(state, task, fact.result)
+    state.remembered[fact.task_id] = (fact.attempt, fact.result)
+    if len(state.remembered) > MAX_REMEMBERED_TASKS:
+        state.remembered.popitem(last=False)
+
+
+def apply_task_failed(state: RunState, event: event_pb2.RunEvent) -> None:
+    """An attempt failed; the task waits for its next try, or has failed for good."""
+    fact = event.task_failed
+    state.tokens.add(fact.usage)
+    task = state.tasks[fact.task_id]
+    if fact.HasField("retry_time"):
+        now = from_timestamp(event.time)
+        task.status = TaskStatus.BACKOFF
+        task.tries = fact.tries
+        task.losses = 0
+        task.retry_at = from_timestamp(fact.retry_time)
+        # Should it have to wait for an executor then, its queue limit counts from then.
+        task.queued_at = Instant(max(task.retry_at, now))
+        task.last_failure = fact.failure
+        arm(state, task)
+    else:
+        _end(state, task, fact.failure)
+
+
+def apply_task_lost(state: RunState, event: event_pb2.RunEvent) -> None:
+    """An attempt ended without having been a try; the task waits for an executor."""
+    task = state.tasks[event.task_lost.task_id]
+    task.losses += 1
+    task.status = TaskStatus.QUEUED
+    task.queued_at = from_timestamp(event.time)
+    arm(state, task)
+
+
+def apply_task_cancelled(state: RunState, event: event_pb2.RunEvent) -> None:
+    """The task is over."""
+    fact = event.task_cancelled
+    state.tokens.add(fact.usage)
+    task = state.tasks.pop(fact.task_id)
+    task.activation.outstanding -= 1
+
+
+def _end(state: RunState, task: Task, result: Result) -> None:
+    del state.tasks[task.id]
+    activation = task.activation
+    activation.outstanding -= 1
+    if not task.edge_id:
+        activation.results[task.index] = result
+    elif isinstance(result, failure_pb2.Failure):
+        activation.conditions[task.edge_id] = result
+    else:
+        activation.conditions[task.edge_id] = result.condition.holds

@@ -1,0 +1,457 @@
+"""Tasks: scheduled, assigned, tried, lost, ended.
+
+Rules: a task is owned by its attempt, and only an event ends an attempt, never a clock reading. A result counts for the
+current attempt of the instance that has it; everything else is stale and changes nothing. Lost and withdrawn attempts are
+not tries, and have a cap of their own. Nothing here knows what a node does with a result.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from stepgraph.v1 import event_pb2, executor_service_pb2, failure_pb2, task_pb2
+from stepgraph_server.core.failures import failure
+from stepgraph_server.core.inputs import AttemptOver, Enqueue, Send, StopAttempt
+from stepgraph_server.core.instants import Instant, Span, after, from_duration, from_timestamp, seconds_text, to_timestamp
+from stepgraph_server.core.requirements import requirement_message
+from stepgraph_server.core.results import accept_result, same_result
+from stepgraph_server.core.state import Activation, RunState, Task, TaskStatus, ToolSet
+
+if TYPE_CHECKING:
+    from stepgraph.v1 import llm_pb2
+    from stepgraph_server.core.actions.step import Effect
+    from stepgraph_server.core.inputs import AttemptRef, AttemptsLost, Outcomes
+    from stepgraph_server.core.turn import Turn
+
+ACCEPTED: Final = executor_service_pb2.ACK_VERDICT_ACCEPTED
+DUPLICATE: Final = executor_service_pb2.ACK_VERDICT_DUPLICATE
+STALE: Final = executor_service_pb2.ACK_VERDICT_STALE
+CONFLICT: Final = executor_service_pb2.ACK_VERDICT_CONFLICT
+
+#: Keys of DueTimes that stand for a task begin so.
+DUE_PREFIX: Final = "task:"
+
+
+# Scheduling
+
+
+def schedule(turn: Turn, activation: Activation, effect: Effect, number: int, index: int) -> None:
+    """Record a task for effect `index` of the activation's turn `number`, with its first assignment if there is room."""
+    task_id = f"{activation.id}/t{number}/e{index}"
+    task = new_task(turn.state, activation, task_id=task_id, now=turn.now, key=effect.key)
+    task.index = index
+    task.label = effect.label
+    task.call_id = effect.call_id
+    task.prepared = effect.prepared
+    tools_digest = _record_tools(turn, effect.tools)
+    _record(
+        turn,
+        task,
+        event_pb2.TaskScheduled(
+            task_id=task.id,
+            label=effect.label,
+            call_id=effect.call_id,
+            message_count=effect.message_count,
+            prompt_digest=effect.prompt_digest,
+            tools_digest=tools_digest,
+        ),
+        # Of a turn with a cap, only so many are handed out at once; the others follow as these end.
+        hold=_is_held(activation, index),
+    )
+
+
+def schedule_condition(turn: Turn, activation: Activation, edge_id: str, name: str) -> None:
+    """Record a task that decides the custom condition of an edge."""
+    task = new_task(
+        turn.state, activation, task_id=f"{activation.id}/c/{edge_id}", now=turn.now, key=("condition", name)
+    )
+    task.edge_id = edge_id
+    task.label = f"condition {name}"
+    _record(turn, task, event_pb2.TaskScheduled(task_id=task.id, label=task.label), hold=False)
+
+
+def new_task(state: RunState, activation: Activation, *, task_id: str, now: Instant, key: tuple[str, ...]) -> Task:
+    """Build a task that waits, with what its node says of tries, limits and executors."""
+    node = activation.node
+    selector = state.selector
+    if node.selector:
+        # The run's labels and the node's must both be satisfied; a contradiction matches no executor, and says so.
+        selector = tuple(sorted({*state.selector, *node.selector}))
+    return Task(
+        id=task_id,
+        activation=activation,
+        key=key,
+        requirement=requirement_message(key),
+        label="",
+        selector=selector,
+        retry=node.retry,
+        limits=node.limits,
+        streaming=node.action_kind == "llm_infer" and bool(getattr(node.action, "use_streaming", False)),
+        scheduled_at=now,
+        queued_at=now,
+    )
+
+
+def _record(turn: Turn, task: Task, fact: event_pb2.TaskScheduled, *, hold: bool) -> None:
+    placement = None if hold else turn.world.place(task)
+    fact.requirement.CopyFrom(task.requirement)
+    if placement is not None:
+        fact.assignment.attempt = 1
+        fact.assignment.executor_id = placement.executor_id
+        fact.assignment.instance = placement.instance
+    turn.state.drafts[task.id] = task
+    turn.emit("task_scheduled", fact)
+    if placement is not None:
+        _send(turn, task)
+    elif not hold:
+        _wait_for_room(turn, task)
+
+
+def _record_tools(turn: Turn, tools: ToolSet | None) -> str:
+    """Record a set of tools that this run has not offered yet; return its digest."""
+    if tools is None:
+        return ""
+    if tools.digest not in turn.state.tool_sets:
+        turn.emit(
+            "tools_offered",
+            event_pb2.ToolsOffered(
+                digest=tools.digest,
+                tools=tools.definitions,
+                tool_digests=[tools.offered[definition.name].digest for definition in tools.definitions],
+            ),
+        )
+    return tools.digest
+
+
+def concurrency_cap(activation: Activation) -> int:
+    """How many tasks of the activation's turn may run at once; 0 means all."""
+    return int(getattr(activation.node.action, "max_concurrency", 0))
+
+
+def _is_held(activation: Activation, index: int) -> bool:
+    cap = concurrency_cap(activation)
+    return cap > 0 and index >= cap
+
+
+# Assigning
+
+
+def assign(turn: Turn, task: Task) -> None:
+    """Hand a waiting task to an executor that has room, or let it wait."""
+    placement = turn.world.place(task)
+    if placement is None:
+        _wait_for_room(turn, task)
+        return
+    turn.emit(
+        "task_assigned",
+        event_pb2.TaskAssigned(
+            task_id=task.id,
+            assignment=task_pb2.TaskAssignment(
+                attempt=task.attempt + 1, executor_id=placement.executor_id, instance=placement.instance
+            ),
+        ),
+    )
+    _send(turn, task)
+
+
+def _send(turn: Turn, task: Task) -> None:
+    turn.command(Send(task=task, attempt=task.attempt, executor_id=task.executor_id, instance=task.instance))
+
+
+def _wait_for_room(turn: Turn, task: Task) -> None:
+    turn.command(Enqueue(task=task))
+    if task.unclaimed or turn.world.capable(task):
+        return
+    limit = task.limits.queue
+    turn.emit(
+        "task_unclaimed",
+        event_pb2.TaskUnclaimed(
+            task_id=task.id,
+            requirement=task.requirement,
+            selector=dict(task.selector),
+            queue_limit_time=to_timestamp(after(task.queued_at, limit)) if limit else None,
+        ),
+    )
+
+
+def assign_held(turn: Turn, activation: Activation) -> None:
+    """Hand out tasks that a concurrency cap held back, as far as others of the turn have ended."""
+    cap = concurrency_cap(activation)
+    if not cap or not activation.outstanding:
+        return
+    ids = (f"{activation.id}/t{activation.turn}/e{index}" for index in range(len(activation.results)))
+    outstanding = [task for task_id in ids if (task := turn.state.tasks.get(task_id)) is not None]
+    for task in outstanding[:cap]:
+        if task.status is TaskStatus.QUEUED and task.attempt == 0:
+            assign(turn, task)
+
+
+# What executors report
+
+
+def on_outcomes(turn: Turn, report: Outcomes) -> None:
+    """Take the outcomes of one frame; each gets its verdict."""
+    for outcome in report.outcomes:
+        verdict = _on_outcome(turn, report, outcome)
+        turn.acks.append((outcome.task_id, outcome.attempt, verdict))
+
+
+def _on_outcome(
+    turn: Turn, report: Outcomes, outcome: executor_service_pb2.AttemptOutcome
+) -> executor_service_pb2.AckVerdict.ValueType:
+    task = turn.state.tasks.get(outcome.task_id)
+    if task is None or not _is_current(task, outcome.attempt, report):
+        return _verdict_on_old(turn.state, outcome)
+    match outcome.WhichOneof("outcome"):
+        case "succeeded":
+            _on_success(turn, task, outcome.succeeded)
+        case "failed":
+            failed = outcome.failed
+            wait = from_duration(failed.retry_after) if failed.HasField("retry_after") else None
+            fail_attempt(turn, task, failed.failure, usage=failed.usage, retry_after=wait)
+        case "cancelled":
+            _on_cancelled(turn, task, outcome.cancelled)
+        case None:
+            # The session refuses an outcome without a variant before it comes here.
+            return STALE
+    return ACCEPTED
+
+
+def _is_current(task: Task, attempt: int, report: Outcomes) -> bool:
+    return task.status is TaskStatus.ASSIGNED and task.attempt == attempt and task.instance == report.instance
+
+
+def _verdict_on_old(
+    state: RunState, outcome: executor_service_pb2.AttemptOutcome
+) -> executor_service_pb2.AckVerdict.ValueType:
+    """Tell a result that was recorded before from one that came too late."""
+    recorded = state.remembered.get(outcome.task_id)
+    if recorded is None or recorded[0] != outcome.attempt or outcome.WhichOneof("outcome") != "succeeded":
+        return STALE
+    return DUPLICATE if same_result(outcome.succeeded, recorded[1]) else CONFLICT
+
+
+def _on_success(turn: Turn, task: Task, result: task_pb2.TaskResult) -> None:
+    accepted = accept_result(turn.state, task, result, turn.world.limits)
+    if isinstance(accepted, failure_pb2.Failure):
+        usage = result.llm.usage if result.HasField("llm") else result.agent.usage
+        fail_attempt(turn, task, accepted, usage=usage)
+        return
+    turn.emit(
+        "task_completed", event_pb2.TaskCompleted(task_id=task.id, attempt=task.attempt, result=accepted)
+    )
+    turn.command(AttemptOver(task_id=task.id, attempt=task.attempt, discarded=False))
+    _after_end(turn, task)
+
+
+def _on_cancelled(turn: Turn, task: Task, cancelled: executor_service_pb2.AttemptOutcome.Cancelled) -> None:
+    if turn.state.stopping is None:
+        # Nobody asked for that. The work was not done, so it counts as a failed try.
+        why = failure_pb2.Failure(
+            code="EXECUTOR_CANCELLED",
+            category=failure_pb2.FAILURE_CATEGORY_TECHNICAL,
+            message=f"executor {task.executor_id} gave the attempt up",
+            source=task.executor_id,
+        )
+        fail_attempt(turn, task, why, usage=cancelled.usage)
+        return
+    fact = event_pb2.TaskCancelled(
+        task_id=task.id, attempt=task.attempt, reason=turn.state.stopping.failure.message, acknowledged=True
+    )
+    if cancelled.HasField("partial"):
+        fact.partial.CopyFrom(cancelled.partial)
+    if cancelled.HasField("usage"):
+        fact.usage.CopyFrom(cancelled.usage)
+    end_cancelled(turn, task, fact)
+
+
+def end_cancelled(turn: Turn, task: Task, fact: event_pb2.TaskCancelled) -> None:
+    """Record that a task was cancelled."""
+    attempt = task.attempt if task.status is TaskStatus.ASSIGNED else 0
+    turn.emit("task_cancelled", fact)
+    if attempt:
+        turn.command(AttemptOver(task_id=task.id, attempt=attempt, discarded=True))
+
+
+def fail_attempt(  # noqa: PLR0913  # what is known of a failed attempt; all but the first three have defaults
+    turn: Turn,
+    task: Task,
+    why: failure_pb2.Failure,
+    *,
+    usage: llm_pb2.Usage | None = None,
+    retry_after: Span | None = None,
+    for_good: bool = False,
+) -> None:
+    """Record that a task's attempt failed; it is tried again if its policy says so and the run goes on."""
+    live = task.status is TaskStatus.ASSIGNED
+    attempt, tries = (task.attempt, task.tries + 1) if live else (0, task.tries)
+    fact = event_pb2.TaskFailed(task_id=task.id, attempt=attempt, failure=why, tries=tries)
+    if usage is not None and usage.ByteSize():
+        fact.usage.CopyFrom(usage)
+    again = not for_good and turn.state.stopping is None and live and task.retry.retries(why, tries)
+    if again:
+        delay = task.retry.next_delay(tries, turn.world.jitter()) if retry_after is None else retry_after
+        fact.retry_time.CopyFrom(to_timestamp(after(turn.now, delay)))
+    turn.emit("task_failed", fact)
+    if live:
+        turn.command(AttemptOver(task_id=task.id, attempt=attempt, discarded=True))
+    if not again:
+        _after_end(turn, task)
+
+
+def _after_end(turn: Turn, task: Task) -> None:
+    activation = task.activation
+    if turn.state.stopping is None:
+        assign_held(turn, activation)
+        turn.agenda.append(activation)
+
+
+# Attempts that were not tries
+
+
+def on_lost(turn: Turn, lost: AttemptsLost) -> None:
+    """Take back attempts that ended without having been tries, and hand their tasks out again."""
+    for ref in lost.attempts:
+        task = turn.state.tasks.get(ref.task_id)
+        if task is not None and task.status is TaskStatus.ASSIGNED and task.attempt == ref.attempt:
+            lose(turn, task, lost.reason, lost.message)
+
+
+def lose(turn: Turn, task: Task, reason: event_pb2.TaskLossReason.ValueType, message: str) -> None:
+    """Record that the task's attempt is lost; hand it out again, or fail it if that has happened too often."""
+    attempt, executor_id = task.attempt, task.executor_id
+    turn.emit(
+        "task_lost", event_pb2.TaskLost(task_id=task.id, attempt=attempt, reason=reason, message=message)
+    )
+    turn.command(AttemptOver(task_id=task.id, attempt=attempt, discarded=True))
+    if turn.state.stopping is not None:
+        end_cancelled(turn, task, event_pb2.TaskCancelled(task_id=task.id, reason=turn.state.stopping.failure.message))
+    elif task.losses >= turn.world.limits.max_losses:
+        fail_attempt(
+            turn,
+            task,
+            failure(
+                "TASK_LOST",
+                f"{task.losses} attempts were lost in a row, the last at executor {executor_id}; "
+                "it may be what stops its executors",
+                source=task.id,
+                details={"losses": str(task.losses), "executor": executor_id},
+            ),
+            for_good=True,
+        )
+    else:
+        assign(turn, task)
+
+
+def on_room(turn: Turn, task_ids: tuple[str, ...]) -> None:
+    """Try to hand out tasks that wait."""
+    if turn.state.stopping is not None:
+        return
+    for task_id in task_ids:
+        task = turn.state.tasks.get(task_id)
+        if task is not None and task.status is TaskStatus.QUEUED:
+            assign(turn, task)
+
+
+def note_accepted(state: RunState, ref: AttemptRef) -> None:
+    """Note that an executor has an attempt for sure. Not a fact: after a restart the session tells anew."""
+    task = state.tasks.get(ref.task_id)
+    if task is not None and task.attempt == ref.attempt:
+        task.accepted = True
+
+
+def note_progress(state: RunState, ref: AttemptRef, now: Instant) -> bool:
+    """Note a sign of life of an attempt; return whether it is the current one."""
+    task = state.tasks.get(ref.task_id)
+    if task is None or task.attempt != ref.attempt or task.status is not TaskStatus.ASSIGNED:
+        return False
+    task.accepted = True
+    task.progress_at = now
+    return True
+
+
+# Time
+
+
+def due_at(task: Task) -> Instant | None:
+    """Return when something about a task is due, or None."""
+    limits = task.limits
+    times: list[int] = []
+    if limits.total:
+        times.append(task.scheduled_at + limits.total)
+    match task.status:
+        case TaskStatus.QUEUED:
+            if limits.queue:
+                times.append(task.queued_at + limits.queue)
+        case TaskStatus.BACKOFF:
+            assert task.retry_at is not None
+            times.append(task.retry_at)
+        case TaskStatus.ASSIGNED:
+            assert task.assigned_at is not None
+            if limits.accept and not task.accepted:
+                times.append(task.assigned_at + limits.accept)
+            if limits.run:
+                times.append(task.assigned_at + limits.run)
+            if limits.idle and task.streaming:
+                times.append((task.progress_at or task.assigned_at) + limits.idle)
+    return Instant(min(times)) if times else None
+
+
+def on_due(turn: Turn, task: Task) -> None:
+    """Do what is due about a task; look again later if nothing is."""
+    now, limits = turn.now, task.limits
+    if turn.state.stopping is not None:
+        return
+    if limits.total and now >= task.scheduled_at + limits.total:
+        _over(turn, task, "TOTAL_LIMIT", limits.total, "the whole task", for_good=True)
+    elif task.status is TaskStatus.BACKOFF:
+        assert task.retry_at is not None
+        if now >= task.retry_at:
+            assign(turn, task)
+    elif task.status is TaskStatus.QUEUED:
+        if limits.queue and now >= task.queued_at + limits.queue:
+            _over(turn, task, "QUEUE_LIMIT", limits.queue, "waiting for an executor", for_good=True)
+    else:
+        _attempt_due(turn, task)
+    if task.id in turn.state.tasks:
+        arm(turn.state, task)
+
+
+def _attempt_due(turn: Turn, task: Task) -> None:
+    now, limits = turn.now, task.limits
+    assert task.assigned_at is not None
+    if limits.run and now >= task.assigned_at + limits.run:
+        _over(turn, task, "RUN_LIMIT", limits.run, "one attempt")
+    elif limits.idle and task.streaming and now >= (task.progress_at or task.assigned_at) + limits.idle:
+        _over(turn, task, "IDLE_LIMIT", limits.idle, "two signs of progress")
+    elif limits.accept and not task.accepted and now >= task.assigned_at + limits.accept:
+        _stop_attempt(turn, task, "it was not accepted in time")
+        message = f"executor {task.executor_id} did not accept it within {seconds_text(limits.accept)}"
+        lose(turn, task, event_pb2.TASK_LOSS_REASON_WITHDRAWN, message)
+
+
+def _over(turn: Turn, task: Task, code: str, limit: Span, what: str, *, for_good: bool = False) -> None:  # noqa: PLR0913  # the parts of one message
+    if task.status is TaskStatus.ASSIGNED:
+        _stop_attempt(turn, task, code)
+    why = failure(
+        code,
+        f"{task.label} took longer than {seconds_text(limit)} for {what}",
+        source=task.id,
+        details={"limit": seconds_text(limit), "requirement": " ".join(task.key)},
+    )
+    fail_attempt(turn, task, why, for_good=for_good)
+
+
+def _stop_attempt(turn: Turn, task: Task, reason: str) -> None:
+    turn.command(
+        StopAttempt(
+            task_id=task.id, attempt=task.attempt, executor_id=task.executor_id, instance=task.instance, reason=reason
+        )
+    )
+
+
+def arm(state: RunState, task: Task) -> None:
+    """Ask for a look at the task when something about it is due."""
+    at = due_at(task)
+    if at is not None:
+        state.due.arm(at, DUE_PREFIX + task.id)

@@ -1,0 +1,57 @@
+"""One decision in the making.
+
+Rules: `emit` is the only way in which a decision changes a state: it builds the event, applies it and keeps it. So the
+state at hand is always what the stored events and the new ones add up to. If the events can't be made durable, the
+caller drops the state and folds the journal again; nothing else was changed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from stepgraph.v1 import event_pb2
+from stepgraph_server.core.instants import to_timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from google.protobuf.message import Message
+
+    from stepgraph.v1 import executor_service_pb2
+    from stepgraph_server.core.inputs import Command, World
+    from stepgraph_server.core.instants import Instant
+    from stepgraph_server.core.state import Activation, RunState
+
+
+class Turn:
+    """The state, the world and the time of one decision, and what it has decided so far."""
+
+    __slots__ = ("_evolve", "_time", "acks", "agenda", "commands", "events", "now", "state", "supersteps", "world")
+
+    def __init__(
+        self, state: RunState, world: World, now: Instant, evolve: Callable[[RunState, event_pb2.RunEvent], None]
+    ) -> None:
+        self.state = state
+        self.world = world
+        self.now = now
+        self.events: list[event_pb2.RunEvent] = []
+        self.commands: list[Command] = []
+        self.acks: list[tuple[str, int, executor_service_pb2.AckVerdict.ValueType]] = []
+        #: Activations that can go on. A worklist instead of calls, so that no graph is too deep.
+        self.agenda: deque[Activation] = deque()
+        self.supersteps = 0
+        self._evolve = evolve
+        self._time = to_timestamp(now)
+
+    def emit(self, kind: str, fact: Message) -> event_pb2.RunEvent:
+        """Record a fact: the variant `kind` of RunEvent."""
+        event = event_pb2.RunEvent(sequence=self.state.sequence + 1, time=self._time)
+        getattr(event, kind).CopyFrom(fact)
+        self._evolve(self.state, event)
+        self.events.append(event)
+        return event
+
+    def command(self, command: Command) -> None:
+        """Want something done once the events are durable."""
+        self.commands.append(command)

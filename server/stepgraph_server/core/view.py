@@ -1,0 +1,236 @@
+"""What one node sees of the state, and how its outcome changes that.
+
+Rules: a view is the shared base, which does not change during a superstep, with the activation's own writes over it. It is
+never a copy. Conditions, expressions and templates read views and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepgraph_server.core import json_text
+from stepgraph_server.core.reducers import reduce
+from stepgraph_server.core.state import Carried, Delta
+from stepgraph_server.core.templates import JsonTextValue, JsonTreeValue, TextValue
+from stepgraph_server.core.values import to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from stepgraph.v1 import failure_pb2, state_pb2, value_pb2
+    from stepgraph_server.core.actions.step import Done
+    from stepgraph_server.core.expressions import Expression
+    from stepgraph_server.core.graph import CompiledGraph
+    from stepgraph_server.core.json_text import JsonValue
+    from stepgraph_server.core.state import Activation, RunState
+    from stepgraph_server.core.templates import Resolved
+
+#: Names that templates see beside the variables; they win over variables of the same name.
+BUILT_IN_NAMES = ("last_result", "last_error", "decision")
+
+
+class View:
+    """The state as one node sees it."""
+
+    __slots__ = ("_delta", "_state", "carried")
+
+    def __init__(self, state: RunState, carried: Carried, delta: Delta) -> None:
+        self._state = state
+        self._delta = delta
+        self.carried = carried
+
+    def variable(self, name: str) -> value_pb2.Value | None:
+        """Return a variable, or None if it is not set."""
+        overlay = self._delta.overlay
+        if name in overlay:
+            return overlay[name]
+        return self._state.variables.get(name)
+
+    def variables(self) -> dict[str, value_pb2.Value]:
+        """Return all variables."""
+        merged = dict(self._state.variables)
+        for name, value in self._delta.overlay.items():
+            if value is None:
+                merged.pop(name, None)
+            else:
+                merged[name] = value
+        return merged
+
+    @property
+    def iterations(self) -> int:
+        """How many supersteps have started."""
+        return self._state.iterations
+
+    # The scope of templates.
+
+    def lookup(self, name: str) -> Resolved | None:
+        """Return what a template's name stands for, or None."""
+        match name:
+            case "last_result":
+                return _resolve(self.carried.last_result)
+            case "last_error":
+                error = self.carried.last_error
+                return None if error is None else JsonTreeValue(tree=failure_json(error))
+            case "decision":
+                decision = self.carried.decision
+                return None if decision is None else JsonTreeValue(tree=decision_json(decision))
+            case _:
+                return _resolve(self.variable(name))
+
+    def names(self) -> Iterator[str]:
+        """List the names that exist."""
+        yield from sorted(self.variables())
+        yield from (name for name in BUILT_IN_NAMES if self.lookup(name) is not None)
+
+    # What expressions see.
+
+    def bindings(self, expression: Expression, *, traversals: int = 0) -> dict[str, JsonValue]:
+        """Return what an expression names, and nothing else of the state. Raises ValueNotReadable for stored values."""
+        roots = expression.roots()
+        return {name: self._binding(name, roots.variables, traversals) for name in roots.names}
+
+    def _binding(self, root: str, names: frozenset[str] | None, traversals: int) -> JsonValue:
+        carried = self.carried
+        match root:
+            case "vars":
+                wanted = self.variables() if names is None else {n: v for n in names if (v := self.variable(n)) is not None}
+                return {name: to_json(value) for name, value in wanted.items()}
+            case "last_result":
+                return None if carried.last_result is None else to_json(carried.last_result)
+            case "last_error":
+                return failure_json(carried.last_error) if carried.last_error else empty_failure_json()
+            case "decision":
+                return decision_json(carried.decision)
+            case "paradigm":
+                return carried.paradigm
+            case "iterations":
+                return self._state.iterations
+            case "messages_count":
+                return len(self._state.conversation) + len(self._delta.messages)
+            case "last_message":
+                return self._last_message()
+            case _:
+                return {"traversals": traversals}
+
+    def _last_message(self) -> str:
+        if self._delta.messages:
+            return "".join(block.text.text for block in self._delta.messages[-1].content if block.HasField("text"))
+        return self._state.conversation.last_text()
+
+
+def _resolve(value: value_pb2.Value | None) -> Resolved | None:
+    if value is None:
+        return None
+    match value.WhichOneof("kind"):
+        case "text":
+            return TextValue(text=value.text)
+        case "json":
+            return JsonTextValue(text=value.json)
+        case None:
+            return TextValue(text="")
+        case _:
+            # Blobs, stored values and secrets have no text here; to_json says so with a clear error.
+            return JsonTreeValue(tree=to_json(value))
+
+
+def failure_json(error: failure_pb2.Failure) -> JsonValue:
+    """Return a failure as templates and expressions see it."""
+    return {
+        "code": error.code,
+        "message": error.message,
+        "source": error.source,
+        "details": dict(error.details),
+    }
+
+
+def empty_failure_json() -> JsonValue:
+    """Return what expressions see where there is no failure: every field, empty."""
+    return {"code": "", "message": "", "source": "", "details": {}}
+
+
+def decision_json(decision: state_pb2.GraphDecision | None) -> JsonValue:
+    """Return a decision as templates and expressions see it: every field, empty where it does not apply."""
+    tree: dict[str, JsonValue] = {
+        "kind": "",
+        "text": "",
+        "calls": [],
+        "agent_kind": "",
+        "task": "",
+        "paradigm": "",
+    }
+    match decision.WhichOneof("kind") if decision is not None else None:
+        case "direct_answer":
+            assert decision is not None
+            tree.update(kind="DirectAnswer", text=decision.direct_answer.text)
+        case "tool_calls":
+            assert decision is not None
+            calls: list[JsonValue] = [
+                {"id": call.id, "name": call.name, "args": _args_json(call.args)} for call in decision.tool_calls.calls
+            ]
+            tree.update(kind="ToolCalls", calls=calls)
+        case "delegate":
+            assert decision is not None
+            tree.update(kind="Delegate", agent_kind=decision.delegate.agent_kind, task=decision.delegate.task)
+        case "switch_paradigm":
+            assert decision is not None
+            tree.update(kind="SwitchParadigm", paradigm=decision.switch_paradigm.paradigm)
+        case None:
+            pass
+    return tree
+
+
+def _args_json(args: str) -> JsonValue:
+    try:
+        return json_text.parse(args or "{}")
+    except json_text.JsonTextError:
+        # A model may write what is not JSON; conditions then see its text.
+        return args
+
+
+def settle(state: RunState, activation: Activation, done: Done) -> tuple[Carried, Delta]:
+    """Return what an activation's carried part and delta are once it ends with `done`. Changes nothing.
+
+    Raises ReducerError if a write does not fit its variable's reducer.
+    """
+    node = activation.node
+    carried = activation.carried
+    error = done.error
+    if error is None and not node.works:
+        error = carried.last_error
+    decides = done.decides
+    after = Carried(
+        last_result=carried.last_result if done.value is None else done.value,
+        last_error=error,
+        decision=done.decision if decides else carried.decision,
+        tools_digest=activation.tools_digest if decides and done.decision is not None else carried.tools_digest,
+        paradigm=carried.paradigm if done.paradigm is None else done.paradigm,
+    )
+    writes = done.writes
+    if node.definition.output_variable and done.value is not None:
+        writes = (*writes, (node.definition.output_variable, done.value))
+    if not writes and not done.messages:
+        return after, activation.delta
+    delta = activation.delta
+    changed = Delta([*delta.writes], dict(delta.overlay), [*delta.messages], delta.terminate)
+    for name, value in writes:
+        write(state, changed, name, value)
+    if not node.append_none:
+        changed.messages.extend(done.messages)
+    return after, changed
+
+
+def write(state: RunState, delta: Delta, name: str, value: value_pb2.Value | None) -> None:
+    """Write a variable into a delta, through its reducer. Raises ReducerError."""
+    delta.writes.append((name, value))
+    if value is None:
+        delta.overlay[name] = None
+        return
+    base = delta.overlay[name] if name in delta.overlay else state.variables.get(name)
+    delta.overlay[name] = reduced(state.graph, name, base, value)
+
+
+def reduced(graph: CompiledGraph, name: str, base: value_pb2.Value | None, value: value_pb2.Value) -> value_pb2.Value:
+    """Return what a variable is after a write. Raises ReducerError."""
+    reducers: Mapping[str, int] = graph.reducers
+    kind = reducers.get(name)
+    return value if kind is None else reduce(kind, base, value)
