@@ -1,8 +1,8 @@
 """What hides inside a request, at any depth: fields, variants and enum numbers of a newer client, and payloads.
 
 Rules: this walk knows messages by their descriptors only, so a new message is covered on the day it is added. Nothing that
-we can't read is ever taken: it would be stored, forgotten or misunderstood without a word. Inside a graph only what is
-unknown is reported; everything else about a graph is for the compiler to say, which lists it as problems with codes.
+we can't read is ever taken: it would be stored, forgotten or misunderstood without a word. What stands inside a graph is for
+the check of graphs to say, which lists it as problems with codes.
 """
 
 from __future__ import annotations
@@ -80,13 +80,14 @@ class ContentWalk:
             "google.protobuf.Timestamp": self._check_timestamp,
         }
 
-    def walk(self, message: Message, path: str = "", *, in_graph: bool = False) -> None:
+    def walk(self, message: Message, path: str = "") -> None:
         """Report what is wrong inside a message. It recurses, as deep as the decoder let the message be."""
         plan = _plan(message)
-        in_graph = in_graph or plan.full_name == _GRAPH
+        if plan.full_name == _GRAPH:
+            return
         if len(UnknownFieldSet(message)):
             self._report_unknown(message, path)
-        elif not in_graph:
+        else:
             self._check_oneofs(message, plan, path)
             check = self._checks.get(plan.full_name)
             if check is not None:
@@ -102,7 +103,7 @@ class ContentWalk:
             for inner, at in _messages(content, field, place):
                 if self._findings.is_full:
                     return
-                self.walk(inner, at, in_graph=in_graph)
+                self.walk(inner, at)
 
     def _report_unknown(self, message: Message, path: str) -> None:
         unknown = UnknownFieldSet(message)

@@ -123,19 +123,23 @@ def refusal_of(error: Exception) -> Refused | None:
 
 
 def _refuse_graph(error: GraphInvalid) -> Refused:
-    return Refused(
-        "GRAPH_INVALID",
-        str(error),
-        metadata={"problems": str(len(error.problems))},
-        violations=[
-            Violation(
-                path=problem.path,
-                message=f"{problem.message} {problem.hint}".rstrip(),
-                reason=problem.code,
-            )
-            for problem in error.problems
-        ],
-    )
+    codes = {problem.code for problem in error.problems}
+    # A graph that only another server can take is not broken.
+    if codes == {"NOT_YET_SUPPORTED"}:
+        reason, metadata = "NOT_YET_SUPPORTED", {"field": error.problems[0].path}
+    elif codes <= {"UNKNOWN_VARIANT", "UNKNOWN_FIELD"}:
+        reason, metadata = "UNKNOWN_VARIANT", {"field": error.problems[0].path}
+    else:
+        reason, metadata = "GRAPH_INVALID", {"problems": str(len(error.problems))}
+    violations = [
+        Violation(
+            path=problem.path,
+            message=f"{problem.message} {problem.hint}".rstrip(),
+            reason=problem.code,
+        )
+        for problem in error.problems
+    ]
+    return Refused(reason, str(error), metadata=metadata, violations=violations)
 
 
 def _refuse_storage(error: storage_errors.StorageError) -> Refused | None:

@@ -222,23 +222,18 @@ class _Check:
 
 
 def _register_graph(check: _Check, request: graph_service_pb2.RegisterGraphRequest) -> None:
-    check.namespace(request)
+    _validate_graph(check, request)
     check.request_id(request.request_id)
-    _given_graph(check, request)
+    check.definition(request.graph, "graph")
 
 
-def _validate_graph(check: _Check, request: graph_service_pb2.ValidateGraphRequest) -> None:
-    check.namespace(request)
-    _given_graph(check, request)
-
-
-def _given_graph(
+def _validate_graph(
     check: _Check,
     request: graph_service_pb2.RegisterGraphRequest | graph_service_pb2.ValidateGraphRequest,
 ) -> None:
+    check.namespace(request)
     if not request.HasField("graph"):
         check.findings.add("graph", "is missing")
-    check.definition(request.graph, "graph")
 
 
 def _get_graph(check: _Check, request: graph_service_pb2.GetGraphRequest) -> None:

@@ -161,6 +161,24 @@ def test_a_broken_graph_lists_its_problems_and_counts_them(maker):
     ]
 
 
+@pytest.mark.parametrize(
+    ("codes", "reason"),
+    [
+        (["NOT_YET_SUPPORTED"], "NOT_YET_SUPPORTED"),
+        (["UNKNOWN_VARIANT", "UNKNOWN_FIELD"], "UNKNOWN_VARIANT"),
+        (["UNKNOWN_VARIANT", "REQUIRED"], "GRAPH_INVALID"),
+        (["NOT_YET_SUPPORTED", "UNKNOWN_VARIANT"], "GRAPH_INVALID"),
+    ],
+)
+def test_a_graph_that_another_server_could_take_is_not_called_broken(maker, codes, reason):
+    problems = [Problem(code=code, path="nodes[0]", message="is odd") for code in codes]
+
+    found = details(maker.status_of(GraphInvalid(problems), "RegisterGraph"))
+
+    assert found["ErrorInfo"].reason == reason
+    assert [v.reason for v in found["BadRequest"].field_violations] == codes
+
+
 def test_a_quarantined_run_is_lost_data(maker):
     status = maker.status_of(Quarantined("r1", 7, "the bytes of a stranger"), "WatchRun")
 

@@ -129,7 +129,7 @@ def test_every_page_size_and_request_id_is_checked(name):
 WRONG = [
     (graph_service_pb2.RegisterGraphRequest(), {"graph": "INVALID_REQUEST"}),
     (
-        with_graph(graph_service_pb2.ValidateGraphRequest(), 600),
+        with_graph(graph_service_pb2.RegisterGraphRequest(), 600),
         {"graph": "PAYLOAD_TOO_LARGE"},
     ),
     (graph_service_pb2.GetGraphRequest(), {"graph": "INVALID_REQUEST"}),

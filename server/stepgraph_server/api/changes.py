@@ -1,0 +1,108 @@
+"""Changes outlive their callers.
+
+Rules: a call's deadline, or a caller that goes away, cancels the task that serves the call. What changes something therefore runs
+in a task of its own, which belongs to a group that only the end of the server waits for: a change is carried out whole or was
+never begun, whatever became of the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+from stepgraph_server.api.errors import refusal_of
+from stepgraph_server.core.errors import Refused
+from stepgraph_server.telemetry import names
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
+
+T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Done(Generic[T]):
+    value: T
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Failed:
+    error: Exception
+
+
+class Changes:
+    """Carries changes out. Use it as a context: leaving it waits for all that was begun."""
+
+    def __init__(self, max_pending: int) -> None:
+        self._max_pending = max_pending
+        self._pending = 0
+        self._group = asyncio.TaskGroup()
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._group.__aexit__(kind, error, traceback)
+
+    @property
+    def pending(self) -> int:
+        """How many changes are under way."""
+        return self._pending
+
+    async def carry_out(self, change: Callable[[], Awaitable[T]]) -> T:
+        """Carry a change out, and return or raise what it does. If the caller is cancelled, the change goes on.
+
+        Raises:
+            Refused: OVERLOADED; the change was not begun.
+        """
+        if self._pending >= self._max_pending:
+            raise Refused(
+                "OVERLOADED",
+                f"{self._pending:,} changes are under way; try again later",
+                metadata={"limit_name": "max_pending_changes"},
+            )
+        self._pending += 1
+        task = self._group.create_task(self._settle(change))
+        try:
+            outcome = await asyncio.shield(task)
+        except asyncio.CancelledError:
+            # Nobody is left to hear what becomes of it, so a fault must at least be in the log.
+            task.add_done_callback(_log_fault)
+            raise
+        match outcome:
+            case _Done(value=value):
+                return value
+            case _Failed(error=error):
+                raise error
+
+    async def _settle(self, change: Callable[[], Awaitable[T]]) -> _Done[T] | _Failed:
+        # An exception must not leave the task: it would cancel every other change of the group.
+        try:
+            return _Done(value=await change())
+        except Exception as error:  # noqa: BLE001  # whatever it is, it goes to the caller
+            return _Failed(error=error)
+        finally:
+            self._pending -= 1
+
+
+def _log_fault(task: asyncio.Task[_Done[T] | _Failed]) -> None:
+    if task.cancelled():
+        return
+    outcome = task.result()
+    if isinstance(outcome, _Failed) and refusal_of(outcome.error) is None:
+        _logger.error(
+            "A change failed after its caller had gone",
+            exc_info=outcome.error,
+            extra={"action": names.CALL_FAULT},
+        )

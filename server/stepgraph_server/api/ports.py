@@ -1,0 +1,120 @@
+"""What the API wants of the rest of the server: ports that the engine and the watch hub implement.
+
+Rules: the API never reaches around these. Everything that changes a run goes through the engine, which owns the tasks that do
+it: a caller that goes away takes nothing with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    import grpc.aio
+
+    from stepgraph.v1 import (
+        conversation_pb2,
+        interrupt_pb2,
+        run_pb2,
+        run_service_pb2,
+        state_pb2,
+        value_pb2,
+    )
+    from stepgraph_server.engine.callers import Caller, RequestKey
+    from stepgraph_server.storage.runs import RunQuery
+
+    # grpc types a context by request and response, and neither matters to what we do with one.
+    Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+
+
+class StateAt(Protocol):
+    """The state of a run after one of its events. Nothing of it changes any more."""
+
+    @property
+    def sequence(self) -> int:
+        """The event that it is the state after."""
+        ...
+
+    @property
+    def messages(self) -> Sequence[conversation_pb2.Message]:
+        """The messages of the conversation, in order."""
+        ...
+
+    @property
+    def variables(self) -> Mapping[str, value_pb2.Value]:
+        """The variables."""
+        ...
+
+    def rest(self) -> state_pb2.GraphState:
+        """Return a new message with all of the state but its messages and variables."""
+        ...
+
+    def activations(self) -> Sequence[run_service_pb2.ActivationState]:
+        """Return the live activations."""
+        ...
+
+    def result(self) -> state_pb2.GraphExecutionResult | None:
+        """Return how the run ended, without final_state; None if it had not."""
+        ...
+
+
+class Engine(Protocol):
+    """Makes runs happen. Every method raises Refused for what can't be done, and is safe to be cancelled."""
+
+    async def start_run(
+        self, namespace: str, request: run_service_pb2.StartRunRequest, caller: Caller
+    ) -> run_pb2.Run:
+        """Create a run, and return it once it is durable. A repeated request_id gives the first run.
+
+        The request was checked by shape; graph references, an inline definition and values were not looked at.
+        """
+        ...
+
+    async def cancel_run(
+        self, namespace: str, run_id: str, reason: str, request: RequestKey | None
+    ) -> run_pb2.Run:
+        """Stop a run, and return it once it is durable that it stops."""
+        ...
+
+    async def answer(
+        self,
+        namespace: str,
+        interrupt_id: str,
+        answer: interrupt_pb2.InterruptAnswer,
+        answered_by: str,
+        request: RequestKey | None,
+    ) -> interrupt_pb2.Interrupt:
+        """Answer a question, and return it once the answer is durable."""
+        ...
+
+    async def run_state(self, namespace: str, run_id: str, sequence: int) -> StateAt:
+        """Return the state of a run after an event; 0 means its last one."""
+        ...
+
+
+class Watcher(Protocol):
+    """Feeds watches. What it yields are serialized responses without a resume token, or empty for a keep-alive."""
+
+    def watch_run(
+        self,
+        namespace: str,
+        run_id: str,
+        after_sequence: int,
+        *,
+        summary: bool,
+        history_only: bool,
+    ) -> AsyncIterator[bytes]:
+        """Yield all that happens in a run after a sequence, until its terminal event.
+
+        Raises:
+            Refused: There is no such run, or the sequence is beyond its end.
+            Quarantined: After all that could be read.
+        """
+        ...
+
+    def watch_runs(
+        self, namespace: str, query: RunQuery, after_position: int | None, *, summary: bool
+    ) -> AsyncIterator[tuple[bytes, int]]:
+        """Yield all that happens in the runs that match, after a position or from now, with the position to resume at."""
+        ...
