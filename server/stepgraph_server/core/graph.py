@@ -7,20 +7,32 @@ bit masks over the nodes in bytewise order of their ids, which is the order that
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from stepgraph_server.core.policies import Limits, RetryPolicy
-from stepgraph_server.core.topology import members
+from stepgraph.v1 import graph_pb2
+from stepgraph_server.core import canonical, validation
+from stepgraph_server.core.condition_text import parse_condition
+from stepgraph_server.core.errors import GraphInvalid
+from stepgraph_server.core.expressions import Expression, reads
+from stepgraph_server.core.instants import from_duration
+from stepgraph_server.core.names import edge_ids, is_approval
+from stepgraph_server.core.policies import (
+    GraphDefaults,
+    Limits,
+    RetryPolicy,
+    resolve_limits,
+    resolve_retry,
+)
+from stepgraph_server.core.topology import members, reach_masks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from stepgraph.v1 import graph_pb2
     from stepgraph.v1.edge_condition_pb2 import EdgeCondition
     from stepgraph.v1.graph_pb2 import NodeAction
-    from stepgraph_server.core.expressions import Expression
     from stepgraph_server.core.instants import Span
+    from stepgraph_server.core.validation import Findings
 
     Condition: TypeAlias = (
         EdgeCondition.HasToolCalls
@@ -222,16 +234,237 @@ class CompiledGraph:
         return (self.ordered[index] for index in members(mask))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphDefaults:
-    """What the server gives a graph that says nothing.
+def check_graph(definition: graph_pb2.StateGraph, defaults: GraphDefaults) -> Findings:
+    """Find everything that is wrong, or odd, about a graph. Changes nothing, and never raises for what is in it."""
+    return validation.check(definition, defaults).findings
 
-    Attributes:
-        retry: How tasks are tried.
-        limits: How long tasks may take.
-        max_iterations: The most supersteps of a run.
+
+def compile_graph(definition: graph_pb2.StateGraph, defaults: GraphDefaults) -> CompiledGraph:
+    """Compile a graph. Its definition must not change afterwards.
+
+    Raises:
+        GraphInvalid: It has problems, all of which are listed; warnings don't count.
     """
+    checked = validation.check(definition, defaults)
+    if checked.findings.problems:
+        raise GraphInvalid(checked.findings.problems)
+    return _build(definition, defaults, checked.expressions)
 
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    limits: Limits = field(default_factory=Limits)
-    max_iterations: int = 50
+
+def _build(
+    definition: graph_pb2.StateGraph,
+    defaults: GraphDefaults,
+    expressions: Mapping[str, Expression],
+) -> CompiledGraph:
+    """Compile a definition that has no problem."""
+    edges = tuple(
+        _compile_edge(index, edge_id, edge, expressions)
+        for index, (edge_id, edge) in enumerate(
+            zip(edge_ids(definition), definition.edges, strict=True)
+        )
+    )
+    ordered = _compile_nodes(definition, defaults, edges, expressions)
+    nodes = {node.id: node for node in ordered}
+    actions = [node.action for node in definition.nodes]
+    return CompiledGraph(
+        definition=definition,
+        digest=canonical.digest(definition),
+        name=definition.name,
+        nodes=nodes,
+        ordered=ordered,
+        edges=edges,
+        edges_by_id={edge.id: edge for edge in edges},
+        entry=nodes[definition.entry_point],
+        reducers=dict(definition.reducers),
+        paradigms=dict(definition.paradigms),
+        max_iterations=definition.max_iterations or defaults.max_iterations,
+        time_limit=(
+            from_duration(definition.time_limit) if definition.HasField("time_limit") else None
+        ),
+        offers_delegate=any(
+            action.HasField("delegate") and not action.delegate.HasField("task_template")
+            for action in actions
+        ),
+        switch_paradigms=(
+            tuple(sorted(definition.paradigms))
+            if any(
+                action.HasField("switch_paradigm") and not action.switch_paradigm.paradigm
+                for action in actions
+            )
+            else ()
+        ),
+        default_model=definition.default_model,
+    )
+
+
+# ---- edges -------------------------------------------------------------------------------------
+
+
+def _compile_edge(
+    index: int,
+    edge_id: str,
+    edge: graph_pb2.GraphEdge,
+    expressions: Mapping[str, Expression],
+) -> CompiledEdge:
+    kind, condition, expression = _compile_condition(edge.condition, expressions)
+    return CompiledEdge(
+        id=edge_id,
+        source=edge.source,
+        target=edge.target,
+        index=index,
+        condition_kind=kind,
+        condition=condition,
+        max_traversals=edge.max_traversals,
+        handoff=edge.handoff,
+        reads_approval=_reads_approval(edge.condition, expression),
+        expression=expression,
+    )
+
+
+def _compile_condition(
+    condition: EdgeCondition, expressions: Mapping[str, Expression]
+) -> tuple[ConditionKind, Condition | None, Expression | None]:
+    kind = condition.WhichOneof("kind")
+    if kind is None or kind == "always":
+        return "", None, None
+    expression = None
+    if kind == "expression":
+        expression = _compiled(condition.expression.cel, expressions)
+    variant: Condition = getattr(condition, kind)
+    return kind, variant, expression
+
+
+def _compiled(source: str, expressions: Mapping[str, Expression]) -> Expression:
+    # What the check compiled is handed over: a graph may have more expressions than the compiler keeps.
+    return expressions.get(source) or Expression.compile(source)
+
+
+def _reads_approval(condition: EdgeCondition, expression: Expression | None) -> bool:
+    if expression is not None:
+        return reads(expression, is_approval)
+    return condition.HasField("state_equals") and is_approval(condition.state_equals.variable)
+
+
+# ---- nodes -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where a node stands."""
+
+    index: int
+    reach: int
+    terminal: bool
+    edges: tuple[CompiledEdge, ...]
+    handoffs: Mapping[str, CompiledEdge]
+
+
+def _compile_nodes(
+    definition: graph_pb2.StateGraph,
+    defaults: GraphDefaults,
+    edges: tuple[CompiledEdge, ...],
+    expressions: Mapping[str, Expression],
+) -> tuple[CompiledNode, ...]:
+    # Code points and UTF-8 sort alike, so the order of `str` is the bytewise one.
+    ordered = sorted(definition.nodes, key=lambda node: node.id)
+    retry = resolve_retry(defaults.retry, definition.retry)
+    limits = resolve_limits(defaults.limits, definition.limits)
+    places = _places(definition, [node.id for node in ordered], edges)
+    return tuple(
+        _compile_node(node, place, retry, limits, expressions)
+        for node, place in zip(ordered, places, strict=True)
+    )
+
+
+def _places(
+    definition: graph_pb2.StateGraph, ids: list[str], edges: tuple[CompiledEdge, ...]
+) -> list[_Place]:
+    index = {node: number for number, node in enumerate(ids)}
+    ends = frozenset(definition.terminal_nodes)
+    plain: list[list[CompiledEdge]] = [[] for _ in ids]
+    handoffs: list[dict[str, CompiledEdge]] = [{} for _ in ids]
+    successors: list[list[int]] = [[] for _ in ids]
+    for edge in edges:
+        source = index[edge.source]
+        if edge.handoff:
+            # Of two handoffs to one node, which are warned of, the first counts.
+            handoffs[source].setdefault(edge.target, edge)
+        else:
+            plain[source].append(edge)
+        if edge.source not in ends:
+            # With a terminal node the run is over: nothing is reached through one, and no join waits for that.
+            successors[source].append(index[edge.target])
+    reach = reach_masks(successors)
+    return [
+        _Place(
+            index=number,
+            reach=reach[number],
+            terminal=node in ends,
+            edges=tuple(plain[number]),
+            handoffs=handoffs[number],
+        )
+        for node, number in index.items()
+    ]
+
+
+def _compile_node(
+    node: graph_pb2.GraphNode,
+    place: _Place,
+    retry: RetryPolicy,
+    limits: Limits,
+    expressions: Mapping[str, Expression],
+) -> CompiledNode:
+    kind = node.action.WhichOneof("kind")
+    assert kind is not None, "a node without an action is a problem"
+    action: Action = getattr(node.action, kind)
+    errors = tuple(edge for edge in place.edges if edge.condition_kind == "error_occurred")
+    return CompiledNode(
+        id=node.id,
+        index=place.index,
+        bit=1 << place.index,
+        action_kind=kind,
+        action=action,
+        definition=node,
+        terminal=place.terminal,
+        join_all=node.join == graph_pb2.NODE_JOIN_ALL,
+        interrupt=node.interrupt,
+        edges=place.edges,
+        error_edges=errors,
+        handoffs=place.handoffs,
+        reach=place.reach,
+        retry=resolve_retry(retry, node.retry),
+        limits=resolve_limits(limits, node.limits),
+        selector=tuple(sorted(node.selector.items())),
+        append_none=node.append == graph_pb2.APPEND_MODE_NONE,
+        works=kind not in _NOT_WORKING,
+        check=_compile_check(node.action, expressions),
+        expressions={
+            variable: _compiled(node.action.assign.set[variable], expressions)
+            for variable in sorted(node.action.assign.set)
+        },
+    )
+
+
+def _compile_check(
+    action: NodeAction, expressions: Mapping[str, Expression]
+) -> CompiledCheck | None:
+    if not action.HasField("condition_check"):
+        return None
+    kind, condition, expression = _compile_condition(
+        parse_condition(action.condition_check.condition), expressions
+    )
+    assert condition is not None, "a text never stands for Always"
+    return CompiledCheck(kind=kind, condition=condition, expression=expression)
+
+
+__all__ = [
+    "ActionKind",
+    "CompiledCheck",
+    "CompiledEdge",
+    "CompiledGraph",
+    "CompiledNode",
+    "ConditionKind",
+    "GraphDefaults",
+    "check_graph",
+    "compile_graph",
+]

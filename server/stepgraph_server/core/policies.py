@@ -6,7 +6,7 @@ walk never asks whether a field is absent. Nothing here knows tasks or the time:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import failure_pb2
@@ -94,6 +94,21 @@ class Limits:
     run: Span = _TEN_MINUTES
     idle: Span = MINUTE
     total: Span = NO_LIMIT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphDefaults:
+    """What the server gives a graph that says nothing.
+
+    Attributes:
+        retry: How tasks are tried.
+        limits: How long tasks may take.
+        max_iterations: The most supersteps of a run.
+    """
+
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    limits: Limits = field(default_factory=Limits)
+    max_iterations: int = 50
 
 
 def resolve_retry(default: RetryPolicy, *levels: policy_pb2.RetryPolicy) -> RetryPolicy:
