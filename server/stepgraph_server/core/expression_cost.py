@@ -95,7 +95,7 @@ def pattern_weight(pattern: str) -> int:
 
 _UNICODE_CLASS_WEIGHT: Final = 100
 _PATTERN_TOKEN: Final = re.compile(
-    r"\{(?:\d*,)?(?P<times>\d+),?\}|\\.|\[(?:\\.|[^\]\\])*\]|.", re.DOTALL
+    r"\{(?:\d*,)?(?P<times>\d+),?\}|\\[pP](?:\{[^}]*\}|.)|\\.|\[(?:\\.|[^\]\\])*\]|.", re.DOTALL
 )
 
 
@@ -222,25 +222,34 @@ class _Estimate:
                 whole = _plus(forms)
                 self.spent += place.total_of(whole)
                 return whole
-            case "_&&_" | "_||_" | "!_" | "@not_strictly_false":
+            case "string" | "bytes":
+                # Text is at most quoted or widened.
+                whole = _plus([_SCALAR, *forms, *forms, *forms, *forms])
+                self.spent += place.total_of(whole)
+                return whole
+            case "dyn":
+                return forms[0]
+            case _:
+                self._scalar(node, forms, place)
                 return _SCALAR
+
+    def _scalar(self, node: Call, forms: list[_Form], place: _Place) -> None:
+        """Count the cost of a call whose value is small, whatever it is given."""
+        match node.function:
+            case "_&&_" | "_||_" | "!_" | "@not_strictly_false":
+                pass
             case "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" | "startsWith" | "endsWith":
                 # It looks no further than the smaller of the two.
                 self.spent += min(place.total_of(form) for form in forms)
-                return _SCALAR
             case "contains":
                 # The search of the standard library takes the product of both lengths at worst, in large strides.
                 strides = 1 + place.largest_of(forms[1]) / 64
                 self.spent += place.total_of(forms[0]) * strides
-                return _SCALAR
             case "matches":
                 self._matches(node, forms[0], place)
-                return _SCALAR
             case _:
-                # Conversions, sizes and parts of times: once over the arguments; text is at most quoted or widened.
-                whole = _plus([_SCALAR, *forms, *forms, *forms, *forms])
-                self.spent += place.total_of(whole)
-                return whole
+                # Sizes, memberships, arithmetic, numbers and times: once over the arguments.
+                self.spent += place.total_of(_plus(forms))
 
     def _matches(self, node: Call, text: _Form, place: _Place) -> None:
         pattern = node.args[1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -95,7 +96,7 @@ def _shorten(text: str) -> str:
 
 _COMPILE_ERROR: Final = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
 _UNDECLARED: Final = re.compile(r"undeclared reference to '([^']*)'")
-_NO_OVERLOAD: Final = re.compile(r"found no matching overload for '([^']*)' applied to '(.*)'")
+_NO_OVERLOAD: Final = re.compile(r"found no matching overload for '([^']*)' applied to '\((.*)\)'")
 _ORDERING_HINT: Final = "convert one side: int(…), double(…) or string(…)"
 
 FUNCTIONS: Final = [
@@ -276,8 +277,10 @@ def _missing_key(
         return ExpressionError(
             code=ExpressionCode.UNKNOWN_NAME, message=message, expression=source, name=_shorten(key)
         )
-    path, count, known = found[0]
-    return _unknown_key(source, path, count, known)
+    first, count, known = found[0]
+    # Of the paths that break off here, the longest says most about what was meant.
+    path = max((path for path, c, _ in found if c == count), key=lambda path: len(path.segments))
+    return _unknown_key(source, replace(path, position=first.position), count, known)
 
 
 def _unknown_key(source: str, path: Path, count: int, known: list[str]) -> ExpressionError:

@@ -130,15 +130,15 @@ def read_names(tree: Tree) -> Names:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Origin:
-    """Where a value comes from, as far as it can be told: its path, that of its items, and whether it must be a list."""
+    """Where a value comes from, as far as it can be told: its path, its items, and whether it must be a list."""
 
     path: tuple[Segment, ...] | None = None
-    items: tuple[Segment, ...] | None = None
+    items: _Origin | None = None
     is_list: bool = False
 
     def item(self) -> _Origin:
         if self.items is not None:
-            return _Origin(path=self.items)
+            return self.items
         return _Origin(path=(*self.path, None)) if self.path is not None else _UNKNOWN
 
 
@@ -175,7 +175,8 @@ class _Reader:
                 return self._call(node, scope)
             case ListOf():
                 found = [self.visit(item, scope) for item in node.items]
-                return _Origin(is_list=True, items=found[0].path if len(found) == 1 else None)
+                same = bool(found) and all(item == found[0] for item in found)
+                return _Origin(is_list=True, items=found[0] if same else None)
             case MapOf():
                 self._message(node)
                 for item in node.items:
@@ -236,7 +237,7 @@ class _Reader:
                 key = node.args[1]
                 if origins[0].path is None or not isinstance(key, Constant):
                     return origins[0].item()
-                if isinstance(key.value, (str, int)):
+                if isinstance(key.value, (str, int)) and not isinstance(key.value, bool):
                     return self._note(node, (*origins[0].path, key.value))
                 return _UNKNOWN
             case "dyn":

@@ -396,9 +396,7 @@ class _Binding:
     def add(self, key: _Key, value: object) -> object:
         """Convert a value and note what it measures."""
         size, width = NODE_SIZE, 0
-        if type(value) is str:
-            size += len(value) if value.isascii() else 4 * len(value)
-        elif value is not None and type(value) is not bool:
+        if value is not None and type(value) is not bool:
             converter = _Converter()
             try:
                 value = converter.convert(value, _MAX_INPUT_DEPTH)
@@ -431,41 +429,43 @@ class _Converter:
         self.width = 0
 
     def convert(self, value: object, depth: int) -> object:
+        """Convert a value that may be `depth` levels deep."""
         self.size += NODE_SIZE
         if type(value) is str:
-            self.size += len(value) if value.isascii() else 4 * len(value)
-            return value
+            return self._text(value)
         if type(value) is int:
             if -_INT64 <= value < _INT64:
                 return value
-            raise _UnfitError(
-                code=ExpressionCode.OVERFLOW, reason="holds an integer beyond 64 bits"
-            )
+            reason = "holds an integer beyond 64 bits"
+            raise _UnfitError(code=ExpressionCode.OVERFLOW, reason=reason)
         if value is None or type(value) is bool:
             return value
         if isinstance(value, float):
             return float(value)
-        if depth <= 0 or self.size > _LARGEST_INPUT:
-            raise _UnfitError(
-                code=ExpressionCode.COST, reason="is too large or too deep for an expression"
-            )
         if isinstance(value, dict):
-            self.width = max(self.width, len(value))
-            return {
-                key: self._key(key, self.convert(item, depth - 1)) for key, item in value.items()
-            }
+            self._enter(len(value), depth)
+            return {self._text(key): self.convert(item, depth - 1) for key, item in value.items()}
         if isinstance(value, list):
-            self.width = max(self.width, len(value))
+            self._enter(len(value), depth)
             return [self.convert(item, depth - 1) for item in value]
-        raise _UnfitError(
-            code=ExpressionCode.TYPE, reason=f"holds a {type(value).__name__}, which is not JSON"
-        )
+        reason = f"holds a {type(value).__name__}, which is not JSON"
+        raise _UnfitError(code=ExpressionCode.TYPE, reason=reason)
 
-    def _key(self, key: object, item: object) -> object:
-        if not isinstance(key, str):
+    def _text(self, text: object) -> str:
+        if not isinstance(text, str):
             raise _UnfitError(code=ExpressionCode.TYPE, reason="has a key that is not text")
-        self.size += 4 * len(key)
-        return item
+        if "\0" in text:
+            # The library takes it for the end of the text, and would compare what is before it only.
+            reason = "holds a text with a NUL character"
+            raise _UnfitError(code=ExpressionCode.TYPE, reason=reason)
+        self.size += len(text) if text.isascii() else 4 * len(text)
+        return text
+
+    def _enter(self, length: int, depth: int) -> None:
+        self.width = max(self.width, length)
+        if depth <= 0 or self.size + NODE_SIZE * length > _LARGEST_INPUT:
+            reason = "is too large or too deep for an expression"
+            raise _UnfitError(code=ExpressionCode.COST, reason=reason)
 
 
 def _result(expression: Expression, value: object, depth: int) -> JsonValue:

@@ -118,7 +118,7 @@ class BadValue(RenderError):
 
 
 class OutputTooLarge(RenderError):
-    """A template gives more than its limit, in bytes or in depth."""
+    """A template gives more than its limit, in bytes or depth."""
 
     code = "OUTPUT_TOO_LARGE"
 
@@ -275,8 +275,7 @@ def _compile(text: str) -> Template:
         raise TemplateError(message=f"more than {MAX_TEMPLATE_CHARACTERS} characters", position=0)
     parts: list[str | Placeholder] = []
     literal: list[str] = []
-    count = 0
-    at = 0
+    count = at = 0
     while (start := text.find("{{", at)) >= 0:
         literal.append(text[at:start])
         if text.startswith("{{{{", start):

@@ -245,7 +245,10 @@ def test_errors_share_a_root_with_a_code() -> None:
 
 def test_names_are_listed_as_written() -> None:
     assert Template.compile("{{a.b}} {{c?}} {{{{d").names() == {"a.b", "c"}
-    assert ArgsTemplate.compile('{"{{k}}":["{{a}}",{"x":"-{{b.0}}","y":1}]}').names() == {"a", "b.0"}
+    assert ArgsTemplate.compile('{"{{k}}":["{{a}}",{"x":"-{{b.0}}","y":1}]}').names() == {
+        "a",
+        "b.0",
+    }
     assert [p.position for p in Template.compile("x{{a}}{{b?}}").placeholders()] == [1, 6]
 
 
