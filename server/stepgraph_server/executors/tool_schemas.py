@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stepgraph_server.core import json_text
 from stepgraph_server.core.canonical import digest_text
-from stepgraph_server.core.json_text import JsonTextError
-from stepgraph_server.core.schemas import Schema, SchemaError
+from stepgraph_server.core.schema_shape import SchemaError, read_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,10 +58,9 @@ def look_through(definitions: list[llm_pb2.ToolDefinition]) -> Iterator[None]:
 
 def _find(text: str, *, of_arguments: bool) -> str:
     try:
-        Schema.compile(text)
-        schema = json_text.parse(text)
-    except (SchemaError, JsonTextError) as error:
+        schema = read_schema(text).root
+    except SchemaError as error:
         return str(error)
-    if of_arguments and isinstance(schema, dict) and schema.get("type") != "object":
+    if of_arguments and schema.get("type") != "object":
         return 'must have "type": "object"'
     return ""
