@@ -44,7 +44,9 @@ def writes(node_id: str, answer: interrupt_pb2.InterruptAnswer) -> tuple[Write, 
             word, choice = "choose", answer.choose.option_id
         case _:
             word = "proceed"
-    variables = sorted(answer.proceed_with.variables.items()) if answer.HasField("proceed_with") else []
+    variables = (
+        sorted(answer.proceed_with.variables.items()) if answer.HasField("proceed_with") else []
+    )
     return (
         *_named(node_id, APPROVAL, word),
         *_named(node_id, FEEDBACK, feedback),
@@ -55,7 +57,11 @@ def writes(node_id: str, answer: interrupt_pb2.InterruptAnswer) -> tuple[Write, 
 
 def proceed_writes(node_id: str) -> tuple[Write, ...]:
     """Return what the answer Proceed would write."""
-    return (*_named(node_id, APPROVAL, "proceed"), *_named(node_id, FEEDBACK, None), *_named(node_id, CHOICE, None))
+    return (
+        *_named(node_id, APPROVAL, "proceed"),
+        *_named(node_id, FEEDBACK, None),
+        *_named(node_id, CHOICE, None),
+    )
 
 
 def _named(node_id: str, name: str, text: str | None) -> tuple[Write, Write]:
@@ -67,5 +73,7 @@ def message(answer: interrupt_pb2.InterruptAnswer | None) -> conversation_pb2.Me
     """Return the user message that came with the answer, or None."""
     if answer is None or not answer.proceed_with.message:
         return None
-    block = conversation_pb2.ContentBlock(text=conversation_pb2.TextBlock(text=answer.proceed_with.message))
+    block = conversation_pb2.ContentBlock(
+        text=conversation_pb2.TextBlock(text=answer.proceed_with.message)
+    )
     return conversation_pb2.Message(role=conversation_pb2.ROLE_USER, content=[block])

@@ -85,11 +85,15 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """An executor reports how attempts ended; all of one frame that concern the run."""
+    """An executor reports how attempts ended; all of one frame that concern the run.
 
-    executor_id: str
+    Each outcome comes with the id of its task relative to the run; its own is the full one.
+    """
+
     instance: str
-    outcomes: tuple[executor_service_pb2.AttemptOutcome, ...]
+    #: Where they came from, and the verdicts go to; of no interest to the rules.
+    source: object = None
+    outcomes: tuple[tuple[str, executor_service_pb2.AttemptOutcome], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +146,12 @@ class GoOn:
     """A decision yielded before it was at rest, or the server starts again."""
 
 
-Input: TypeAlias = Start | Outcomes | AttemptsLost | RoomFound | TimePassed | Answer | Cancel | GoOn
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """Somebody wants to see the run as it is; nothing happens."""
+
+
+Input: TypeAlias = Start | Outcomes | AttemptsLost | RoomFound | TimePassed | Answer | Cancel | GoOn | Look
 
 
 # Commands
@@ -182,6 +191,7 @@ class AttemptOver:
 
     task_id: str
     attempt: int
+    instance: str
     discarded: bool
 
 
@@ -200,5 +210,3 @@ class Decision:
     events: list[event_pb2.RunEvent]
     commands: list[Command]
     acks: list[tuple[str, int, executor_service_pb2.AckVerdict.ValueType]]
-
-

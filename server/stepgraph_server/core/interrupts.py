@@ -31,7 +31,9 @@ def asks(activation: Activation) -> bool:
     return activation.node.interrupt or activation.node.action_kind == "human_approval"
 
 
-def ask(turn: Turn, activation: Activation, view: View, tool: interrupt_pb2.ToolQuestion | None) -> None:
+def ask(
+    turn: Turn, activation: Activation, view: View, tool: interrupt_pb2.ToolQuestion | None
+) -> None:
     """Open the node's question. Raises RenderError if its description can't be rendered."""
     state = turn.state
     sequence = state.sequence + 1
@@ -50,7 +52,9 @@ def ask(turn: Turn, activation: Activation, view: View, tool: interrupt_pb2.Tool
         root_run_id=state.root_run_id,
         activation_id=activation.id,
         node_id=node.id,
-        reason=interrupt_pb2.SuspendReason(human=interrupt_pb2.SuspendReason.Human(prompt=prompt, json_schema=schema)),
+        reason=interrupt_pb2.SuspendReason(
+            human=interrupt_pb2.SuspendReason.Human(prompt=prompt, json_schema=schema)
+        ),
         options=options,
         answer_schema=schema,
         opened_sequence=sequence,
@@ -72,7 +76,9 @@ def on_answer(turn: Turn, answer: Answer) -> None:
     question = state.questions.get(answer.interrupt_id)
     if question is None:
         message = f"run {state.run_id} has no interrupt {answer.interrupt_id!r}"
-        raise Refused("INTERRUPT_NOT_FOUND", message, metadata={"interrupt_id": answer.interrupt_id})
+        raise Refused(
+            "INTERRUPT_NOT_FOUND", message, metadata={"interrupt_id": answer.interrupt_id}
+        )
     if question.answer is not None:
         _again(question, answer)
         return
@@ -113,17 +119,23 @@ def _again(question: Question, answer: Answer) -> None:
 
 def _refuse_if_ended(state: RunState) -> None:
     if state.final:
-        status = run_pb2.RunStatus.Name(run_pb2.RunStatus.ValueType(state.status)).removeprefix("RUN_STATUS_")
+        status = run_pb2.RunStatus.Name(run_pb2.RunStatus.ValueType(state.status)).removeprefix(
+            "RUN_STATUS_"
+        )
         message = f"run {state.run_id} is {status}, so its questions can't be answered any more"
         raise Refused("RUN_ENDED", message, metadata={"run_id": state.run_id, "status": status})
 
 
-def check_answer(question: interrupt_pb2.Interrupt, answer: interrupt_pb2.InterruptAnswer) -> Violation | None:
+def check_answer(
+    question: interrupt_pb2.Interrupt, answer: interrupt_pb2.InterruptAnswer
+) -> Violation | None:
     """Return why an answer does not fit its question, or None."""
     match answer.WhichOneof("kind"):
         case "proceed":
             if question.answer_schema:
-                message = "this question asks for values; answer with proceed_with and its variables"
+                message = (
+                    "this question asks for values; answer with proceed_with and its variables"
+                )
                 return Violation(path="answer.proceed", message=message)
             return None
         case "proceed_with":
@@ -159,18 +171,28 @@ def _check_proceed_with(
         values: JsonValue = {name: to_json(value) for name, value in answer.variables.items()}
         problem = schemas.check(question.answer_schema, values)
         if problem is not None:
-            return Violation(path=f"{path}.variables", message=f"they break the question's answer_schema: {problem}")
+            return Violation(
+                path=f"{path}.variables",
+                message=f"they break the question's answer_schema: {problem}",
+            )
     return None
 
 
 def _check_tool_args(question: interrupt_pb2.Interrupt, args: str, path: str) -> Violation | None:
     if not question.HasField("tool"):
-        return Violation(path=path, message="the question is not about a tool call, so there are no arguments to change")
+        return Violation(
+            path=path,
+            message="the question is not about a tool call, so there are no arguments to change",
+        )
     try:
         value = json_text.parse(args)
     except json_text.JsonTextError as error:
         return Violation(path=path, message=str(error), reason="JSON_INVALID")
-    return None if isinstance(value, dict) else Violation(path=path, message="the arguments must be one JSON object")
+    return (
+        None
+        if isinstance(value, dict)
+        else Violation(path=path, message="the arguments must be one JSON object")
+    )
 
 
 # Facts
@@ -220,7 +242,9 @@ def current(question: Question) -> interrupt_pb2.Interrupt:
         return interrupt
     answered = question.answer is not None
     interrupt.status = (
-        interrupt_pb2.INTERRUPT_STATUS_ANSWERED if answered else interrupt_pb2.INTERRUPT_STATUS_CLOSED
+        interrupt_pb2.INTERRUPT_STATUS_ANSWERED
+        if answered
+        else interrupt_pb2.INTERRUPT_STATUS_CLOSED
     )
     if question.answer is not None:
         interrupt.answer.CopyFrom(question.answer)

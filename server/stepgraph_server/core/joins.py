@@ -53,7 +53,11 @@ def plan_next(state: RunState) -> Plan:
 
 def _followed(state: RunState, activation: Activation) -> list[tuple[str, Carried]]:
     edges = state.graph.edges_by_id
-    return [(edges[edge.edge_id].target, activation.carried) for edge in activation.edges if edge.verdict == _FOLLOWED]
+    return [
+        (edges[edge.edge_id].target, activation.carried)
+        for edge in activation.edges
+        if edge.verdict == _FOLLOWED
+    ]
 
 
 def bring_together(entries: list[Carried]) -> Carried:
@@ -65,20 +69,30 @@ def bring_together(entries: list[Carried]) -> Carried:
     return carry(last, last_error=error)
 
 
-def _plan(state: RunState, targets: dict[str, Carried], arrivals: dict[str, dict[str, Carried]]) -> Plan:
+def _plan(
+    state: RunState, targets: dict[str, Carried], arrivals: dict[str, dict[str, Carried]]
+) -> Plan:
     nodes = state.graph.nodes
     entered = dict(targets)
     for join in _released(state, targets, arrivals):
         by_source = arrivals.pop(join)
-        entered[join] = bring_together([by_source[source] for source in sorted(by_source, key=_bytes)])
-    frontier = tuple(sorted(((nodes[node_id], carried) for node_id, carried in entered.items()), key=_by_index))
+        entered[join] = bring_together(
+            [by_source[source] for source in sorted(by_source, key=_bytes)]
+        )
+    frontier = tuple(
+        sorted(((nodes[node_id], carried) for node_id, carried in entered.items()), key=_by_index)
+    )
     displaced: tuple[CompiledNode, ...] = ()
     terminal = next((entry for entry in frontier if entry[0].terminal), None)
     if terminal is not None:
         others = [node for node, _ in frontier if node is not terminal[0]]
-        displaced = tuple(sorted([*others, *(nodes[join] for join in arrivals)], key=lambda node: node.index))
+        displaced = tuple(
+            sorted([*others, *(nodes[join] for join in arrivals)], key=lambda node: node.index)
+        )
         frontier, arrivals = (terminal,), {}
-        return Plan(frontier=frontier, arrivals=arrivals, displaced=displaced, possible=terminal[0].bit)
+        return Plan(
+            frontier=frontier, arrivals=arrivals, displaced=displaced, possible=terminal[0].bit
+        )
     possible = 0
     for node, _ in frontier:
         possible |= node.bit | node.reach
@@ -87,7 +101,9 @@ def _plan(state: RunState, targets: dict[str, Carried], arrivals: dict[str, dict
     return Plan(frontier=frontier, arrivals=arrivals, displaced=displaced, possible=possible)
 
 
-def _released(state: RunState, targets: dict[str, Carried], arrivals: dict[str, dict[str, Carried]]) -> list[str]:
+def _released(
+    state: RunState, targets: dict[str, Carried], arrivals: dict[str, dict[str, Carried]]
+) -> list[str]:
     """Return the joins that nothing live can reach any more; if all wait on each other, the first in node-id order."""
     if not arrivals:
         return []

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 GRACE_KEY = "grace"
 
 
-def complete(turn: Turn, stop_reason: state_pb2.StopReason.ValueType, terminal_node: str = "") -> None:
+def complete(
+    turn: Turn, stop_reason: state_pb2.StopReason.ValueType, terminal_node: str = ""
+) -> None:
     """End the run well."""
     result = _result(turn.state)
     result.completed = bool(terminal_node)
@@ -37,7 +39,9 @@ def complete(turn: Turn, stop_reason: state_pb2.StopReason.ValueType, terminal_n
 
 def _result(state: RunState) -> state_pb2.GraphExecutionResult:
     return state_pb2.GraphExecutionResult(
-        name=state.graph.name, iterations=state.iterations, interrupt_checkpoints=state.interrupt_points
+        name=state.graph.name,
+        iterations=state.iterations,
+        interrupt_checkpoints=state.interrupt_points,
     )
 
 
@@ -56,7 +60,9 @@ def cancelled(reason: str) -> failure_pb2.Failure:
     return failure("CANCELLED", reason or "cancelled on request")
 
 
-def _stop(turn: Turn, outcome: run_pb2.RunStatus.ValueType, why: failure_pb2.Failure, node_id: str) -> None:
+def _stop(
+    turn: Turn, outcome: run_pb2.RunStatus.ValueType, why: failure_pb2.Failure, node_id: str
+) -> None:
     state = turn.state
     if state.stopping is not None or state.final:
         return
@@ -65,7 +71,8 @@ def _stop(turn: Turn, outcome: run_pb2.RunStatus.ValueType, why: failure_pb2.Fai
     if live:
         grace = after(turn.now, turn.world.limits.cancel_grace)
         turn.emit(
-            "run_stopping", event_pb2.RunStopping(outcome=outcome, failure=why, grace_time=to_timestamp(grace))
+            "run_stopping",
+            event_pb2.RunStopping(outcome=outcome, failure=why, grace_time=to_timestamp(grace)),
         )
     else:
         # Nothing has to be waited for, so the stop needs no event of its own; it is over with this decision.
@@ -91,7 +98,10 @@ def _stop(turn: Turn, outcome: run_pb2.RunStatus.ValueType, why: failure_pb2.Fai
 def _close_questions(turn: Turn, reason: str) -> None:
     for interrupt_id, question in turn.state.questions.items():
         if question.open:
-            turn.emit("interrupt_closed", event_pb2.InterruptClosed(interrupt_id=interrupt_id, reason=reason))
+            turn.emit(
+                "interrupt_closed",
+                event_pb2.InterruptClosed(interrupt_id=interrupt_id, reason=reason),
+            )
 
 
 def advance_stop(turn: Turn, reason: str = "") -> None:
@@ -105,7 +115,9 @@ def advance_stop(turn: Turn, reason: str = "") -> None:
         if activation.phase is not Phase.ENDED and activation.outstanding == 0:
             turn.emit(
                 "node_cancelled",
-                event_pb2.NodeCancelled(activation_id=activation.id, node_id=activation.node.id, reason=reason),
+                event_pb2.NodeCancelled(
+                    activation_id=activation.id, node_id=activation.node.id, reason=reason
+                ),
             )
     if state.tasks:
         return
@@ -122,7 +134,9 @@ def on_grace_over(turn: Turn) -> None:
     if state.stopping is None or turn.now < state.stopping.grace_at:
         return
     for task in list(state.tasks.values()):
-        fact = event_pb2.TaskCancelled(task_id=task.id, attempt=task.attempt, reason=state.stopping.failure.message)
+        fact = event_pb2.TaskCancelled(
+            task_id=task.id, attempt=task.attempt, reason=state.stopping.failure.message
+        )
         end_cancelled(turn, task, fact)
     advance_stop(turn)
 

@@ -54,7 +54,11 @@ def accept_result(
 def _check(result: task_pb2.TaskResult) -> list[Violation]:
     match result.WhichOneof("kind"):
         case "llm":
-            return check_message(result.llm.message, "llm.message") if result.ByteSize() > _SMALL_BYTES else []
+            return (
+                check_message(result.llm.message, "llm.message")
+                if result.ByteSize() > _SMALL_BYTES
+                else []
+            )
         case "tool":
             return _check_tool(result)
         case "agent":
@@ -92,7 +96,11 @@ def _accept_reply(
         message = "the reply was cut off by its token limit; allow more tokens, or ask for less"
         return failure("REPLY_CUT_OFF", message, source=task.executor_id)
     if reply.stop_reason == llm_pb2.LLM_STOP_REASON_REFUSED:
-        return failure("REPLY_REFUSED", f"the model refused: {reply_text(reply.message)}", source=task.executor_id)
+        return failure(
+            "REPLY_REFUSED",
+            f"the model refused: {reply_text(reply.message)}",
+            source=task.executor_id,
+        )
     calls = any(block.HasField("tool_call") for block in reply.message.content)
     if not calls:
         problem = _schema_problem(task, reply.message)
@@ -119,7 +127,9 @@ def _schema_problem(task: Task, message: conversation_pb2.Message) -> failure_pb
         problem = f"the reply is not JSON: {error}"
     if problem is None:
         return None
-    return failure("OUTPUT_SCHEMA", f"the reply breaks output_schema: {problem}", source=task.executor_id)
+    return failure(
+        "OUTPUT_SCHEMA", f"the reply breaks output_schema: {problem}", source=task.executor_id
+    )
 
 
 def same_result(one: task_pb2.TaskResult, recorded: task_pb2.TaskResult) -> bool:

@@ -50,7 +50,9 @@ class Routing:
     refused: bool = False
 
 
-def route_success(state: RunState, activation: Activation, carried: Carried, delta: Delta) -> Routing:
+def route_success(
+    state: RunState, activation: Activation, carried: Carried, delta: Delta
+) -> Routing:
     """Return what becomes of the edges of a node that ended well with this view. Raises ConditionFailed."""
     node = activation.node
     if approvals.said_no(activation.answer):
@@ -60,7 +62,9 @@ def route_success(state: RunState, activation: Activation, carried: Carried, del
     undecided = tuple(
         edge
         for edge in node.edges
-        if edge.condition_kind == "custom" and not spent(state, edge) and edge.id not in activation.conditions
+        if edge.condition_kind == "custom"
+        and not spent(state, edge)
+        and edge.id not in activation.conditions
     )
     if undecided:
         return Routing(edges=(), undecided=undecided)
@@ -71,7 +75,9 @@ def route_success(state: RunState, activation: Activation, carried: Carried, del
     return Routing(edges=edges, dead_end=ordinary and not followed)
 
 
-def route_failure(node: CompiledNode, error: failure_pb2.Failure, state: RunState) -> tuple[event_pb2.EdgeOutcome, ...]:
+def route_failure(
+    node: CompiledNode, error: failure_pb2.Failure, state: RunState
+) -> tuple[event_pb2.EdgeOutcome, ...]:
     """Return what becomes of the edges of a node that failed: only ErrorOccurred edges whose codes match are followed."""
     outcomes = []
     for edge in node.edges:
@@ -90,23 +96,32 @@ def spent(state: RunState, edge: CompiledEdge) -> bool:
     return edge.max_traversals > 0 and state.traversals.get(edge.id, 0) >= edge.max_traversals
 
 
-def _route_refusal(state: RunState, activation: Activation, carried: Carried, delta: Delta) -> Routing:
+def _route_refusal(
+    state: RunState, activation: Activation, carried: Carried, delta: Delta
+) -> Routing:
     """Route after Revise or Abort: only edges that read the answer are considered, so that a refusal is never overlooked."""
     node = activation.node
-    considered = [edge for edge in node.edges if edge.reads_approval and edge.condition_kind != "otherwise"]
+    considered = [
+        edge for edge in node.edges if edge.reads_approval and edge.condition_kind != "otherwise"
+    ]
     view = View(state, carried, delta)
     verdicts = {edge.id: _verdict(state, activation, view, edge) for edge in considered}
     held = any(verdict == FOLLOWED for verdict in verdicts.values())
     for edge in node.edges:
-        if edge.condition_kind == "otherwise" and not _otherwise_if_proceeded(state, activation, carried, delta):
+        if edge.condition_kind == "otherwise" and not _otherwise_if_proceeded(
+            state, activation, carried, delta
+        ):
             verdicts[edge.id] = SPENT if spent(state, edge) else (NOT_HELD if held else FOLLOWED)
     edges = tuple(
-        event_pb2.EdgeOutcome(edge_id=edge.id, verdict=verdicts.get(edge.id, NOT_CONSIDERED)) for edge in node.edges
+        event_pb2.EdgeOutcome(edge_id=edge.id, verdict=verdicts.get(edge.id, NOT_CONSIDERED))
+        for edge in node.edges
     )
     return Routing(edges=edges, refused=all(edge.verdict != FOLLOWED for edge in edges))
 
 
-def _otherwise_if_proceeded(state: RunState, activation: Activation, carried: Carried, delta: Delta) -> bool:
+def _otherwise_if_proceeded(
+    state: RunState, activation: Activation, carried: Carried, delta: Delta
+) -> bool:
     """Whether an Otherwise would be followed had the answer been Proceed. If that can't be told, yes: then it is not taken."""
     node = activation.node
     if any(edge.condition_kind == "custom" for edge in node.edges):
@@ -116,18 +131,26 @@ def _otherwise_if_proceeded(state: RunState, activation: Activation, carried: Ca
         proceeded.overlay[name] = value
     edges = _evaluate(state, activation, View(state, carried, proceeded), node.edges)
     verdicts = {edge.edge_id: edge.verdict for edge in edges}
-    return any(verdicts[edge.id] == FOLLOWED for edge in node.edges if edge.condition_kind == "otherwise")
+    return any(
+        verdicts[edge.id] == FOLLOWED for edge in node.edges if edge.condition_kind == "otherwise"
+    )
 
 
 def _evaluate(
     state: RunState, activation: Activation, view: View, edges: tuple[CompiledEdge, ...]
 ) -> tuple[event_pb2.EdgeOutcome, ...]:
-    verdicts = {edge.id: _verdict(state, activation, view, edge) for edge in edges if edge.condition_kind != "otherwise"}
+    verdicts = {
+        edge.id: _verdict(state, activation, view, edge)
+        for edge in edges
+        if edge.condition_kind != "otherwise"
+    }
     held = any(verdict == FOLLOWED for verdict in verdicts.values())
     for edge in edges:
         if edge.condition_kind == "otherwise":
             verdicts[edge.id] = SPENT if spent(state, edge) else (NOT_HELD if held else FOLLOWED)
-    return tuple(event_pb2.EdgeOutcome(edge_id=edge.id, verdict=verdicts[edge.id]) for edge in edges)
+    return tuple(
+        event_pb2.EdgeOutcome(edge_id=edge.id, verdict=verdicts[edge.id]) for edge in edges
+    )
 
 
 def _verdict(
@@ -154,7 +177,12 @@ def _verdict(
 
 
 def condition_holds(
-    kind: ConditionKind, condition: Condition | None, expression: Expression | None, view: View, *, traversals: int = 0
+    kind: ConditionKind,
+    condition: Condition | None,
+    expression: Expression | None,
+    view: View,
+    *,
+    traversals: int = 0,
 ) -> bool:
     """Evaluate a condition other than Custom and Otherwise. Raises ExpressionError, ValueNotReadable."""
     carried = view.carried
@@ -218,7 +246,9 @@ def _expression_failed(edge: CompiledEdge, error: Exception) -> failure_pb2.Fail
     )
 
 
-def dead_end(state: RunState, node: CompiledNode, edges: tuple[event_pb2.EdgeOutcome, ...]) -> failure_pb2.Failure:
+def dead_end(
+    state: RunState, node: CompiledNode, edges: tuple[event_pb2.EdgeOutcome, ...]
+) -> failure_pb2.Failure:
     """Return the failure of a node that succeeded and whose edges all do not hold, with each one's result."""
     names = {NOT_HELD: "does not hold", SPENT: "is spent", NOT_CONSIDERED: "was not considered"}
     details = {}
@@ -252,4 +282,13 @@ def describe(edge: CompiledEdge) -> str:
             return edge.condition_kind or "always"
 
 
-__all__ = ["ConditionFailed", "Routing", "condition_holds", "dead_end", "describe", "route_failure", "route_success", "spent"]
+__all__ = [
+    "ConditionFailed",
+    "Routing",
+    "condition_holds",
+    "dead_end",
+    "describe",
+    "route_failure",
+    "route_success",
+    "spent",
+]

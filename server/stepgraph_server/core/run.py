@@ -24,6 +24,7 @@ from stepgraph_server.core.inputs import (
     Decision,
     GoOn,
     Input,
+    Look,
     Outcomes,
     RoomFound,
     Start,
@@ -73,8 +74,9 @@ def decide(state: RunState, happened: Input, world: World, now: Instant) -> Deci
     """Decide what follows from an input, and advance the state by it. Raises Refused, and then nothing has changed."""
     turn = Turn(state, world, now, evolve)
     _take(turn, happened)
-    _settle(turn)
-    _watch_limits(turn)
+    if turn.events or isinstance(happened, GoOn):
+        _settle(turn)
+        _watch_limits(turn)
     if not state.final:
         state.status = live_status(state)
     return Decision(events=turn.events, commands=turn.commands, acks=turn.acks)
@@ -96,6 +98,8 @@ def _take(turn: Turn, happened: Input) -> None:  # noqa: C901  # one case per in
             interrupts.on_answer(turn, happened)
         case Cancel():
             _on_cancel(turn, happened)
+        case Look():
+            pass
         case GoOn():
             turn.agenda.extend(turn.state.activations.values())
         case _:
@@ -108,7 +112,9 @@ def _on_cancel(turn: Turn, happened: Cancel) -> None:
     if stops == run_pb2.RUN_STATUS_CANCELLED:
         return
     if state.final:
-        status = run_pb2.RunStatus.Name(run_pb2.RunStatus.ValueType(state.status)).removeprefix("RUN_STATUS_")
+        status = run_pb2.RunStatus.Name(run_pb2.RunStatus.ValueType(state.status)).removeprefix(
+            "RUN_STATUS_"
+        )
         message = f"run {state.run_id} is {status}, so it can't be cancelled"
         raise Refused("RUN_ENDED", message, metadata={"run_id": state.run_id, "status": status})
     lifecycle.cancel(turn, lifecycle.cancelled(happened.reason))
@@ -158,14 +164,24 @@ def _watch_limits(turn: Turn) -> None:
     state, limits = turn.state, turn.world.limits
     if state.final or state.stopping is not None:
         return
-    sizes = (("events", state.sequence, limits.max_events), ("journal_bytes", state.journal_bytes, limits.max_journal_bytes))
+    sizes = (
+        ("events", state.sequence, limits.max_events),
+        ("journal_bytes", state.journal_bytes, limits.max_journal_bytes),
+    )
     for name, used, maximum in sizes:
         if used >= maximum:
             message = f"the run has {used} {name} of at most {maximum}; continue it with a new run"
-            lifecycle.fail(turn, failure("RUN_TOO_LARGE", message, details={"limit": str(maximum), "used": str(used)}))
+            lifecycle.fail(
+                turn,
+                failure(
+                    "RUN_TOO_LARGE", message, details={"limit": str(maximum), "used": str(used)}
+                ),
+            )
             return
         if used >= maximum * _NEAR and name not in state.limits_neared:
-            turn.emit("limit_neared", event_pb2.LimitNeared(limit_name=name, used=used, maximum=maximum))
+            turn.emit(
+                "limit_neared", event_pb2.LimitNeared(limit_name=name, used=used, maximum=maximum)
+            )
 
 
 def live_status(state: RunState) -> int:
@@ -214,7 +230,9 @@ def evolve(state: RunState, event: event_pb2.RunEvent) -> None:
 def _apply_run_started(state: RunState, event: event_pb2.RunEvent) -> None:
     fact = event.run_started
     if fact.rules_version > RULES_VERSION:
-        message = f"the run is walked by rules {fact.rules_version}, this server knows {RULES_VERSION}"
+        message = (
+            f"the run is walked by rules {fact.rules_version}, this server knows {RULES_VERSION}"
+        )
         raise ValueError(message)
     initial, given = fact.initial_state, fact.input
     state.rules_version = fact.rules_version

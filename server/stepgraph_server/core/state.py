@@ -285,7 +285,9 @@ class RunState:
     stopping: Stopping | None = None
     # What was recorded.
     tool_sets: dict[str, ToolSet] = field(default_factory=dict)
-    remembered: OrderedDict[str, tuple[int, task_pb2.TaskResult]] = field(default_factory=OrderedDict)
+    remembered: OrderedDict[str, tuple[int, task_pb2.TaskResult]] = field(
+        default_factory=OrderedDict
+    )
     journal_bytes: int = 0
     limits_neared: set[str] = field(default_factory=set)
     result: state_pb2.GraphExecutionResult | None = None

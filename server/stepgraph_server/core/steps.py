@@ -22,7 +22,15 @@ from stepgraph_server.core.routing import (
     route_failure,
     route_success,
 )
-from stepgraph_server.core.state import Activation, Carried, Outcome, Phase, RunState, Settled, carry
+from stepgraph_server.core.state import (
+    Activation,
+    Carried,
+    Outcome,
+    Phase,
+    RunState,
+    Settled,
+    carry,
+)
 from stepgraph_server.core.templates import RenderError
 from stepgraph_server.core.view import View, settle
 
@@ -47,7 +55,11 @@ def start(turn: Turn, activation: Activation) -> None:
             return
         interrupts.ask(turn, activation, view, tool)
     except RenderError as error:
-        fail_node(turn, activation, failure("TEMPLATE_FAILED", f"the question: {error}", source=activation.node.id))
+        fail_node(
+            turn,
+            activation,
+            failure("TEMPLATE_FAILED", f"the question: {error}", source=activation.node.id),
+        )
 
 
 def advance(turn: Turn, activation: Activation) -> None:
@@ -81,9 +93,13 @@ def _act(turn: Turn, activation: Activation) -> None:
 
 
 def _poll(state: RunState, activation: Activation, turn: int, world: World | None) -> Poll:
-    results = tuple(result for result in activation.results if result is not None) if turn > 0 else ()
+    results = (
+        tuple(result for result in activation.results if result is not None) if turn > 0 else ()
+    )
     view = View(state, activation.carried, activation.delta)
-    return Poll(state=state, activation=activation, view=view, turn=turn, results=results, world=world)
+    return Poll(
+        state=state, activation=activation, view=view, turn=turn, results=results, world=world
+    )
 
 
 def _await_effects(turn: Turn, activation: Activation, step: Await) -> bool:
@@ -97,7 +113,9 @@ def _await_effects(turn: Turn, activation: Activation, step: Await) -> bool:
     for index, effect in enumerate(step.effects):
         if isinstance(effect, Answered):
             task_id = f"{activation.id}/t{next_turn}/e{index}"
-            fact = event_pb2.TaskCompleted(task_id=task_id, result=effect.result, call_id=effect.call_id)
+            fact = event_pb2.TaskCompleted(
+                task_id=task_id, result=effect.result, call_id=effect.call_id
+            )
             turn.emit("task_completed", fact)
         else:
             tasks.schedule(turn, activation, effect, next_turn, index)
@@ -144,7 +162,9 @@ def complete_node(turn: Turn, activation: Activation, done: Done) -> None:
     if routing.refused:
         refuse(turn, activation)
     elif routing.dead_end:
-        lifecycle.fail(turn, dead_end(state, activation.node, routing.edges), node_id=activation.node.id)
+        lifecycle.fail(
+            turn, dead_end(state, activation.node, routing.edges), node_id=activation.node.id
+        )
     elif activation.node.terminal:
         lifecycle.complete(turn, state_pb2.STOP_REASON_TERMINAL_REACHED, activation.node.id)
 
@@ -183,7 +203,10 @@ def _recorded_done(fact: event_pb2.NodeCompleted) -> Done:
     return Done(
         value=fact.value if fact.HasField("value") else None,
         messages=tuple(update.messages),
-        writes=(*sorted(update.variables.items()), *((name, None) for name in update.delete_variables)),
+        writes=(
+            *sorted(update.variables.items()),
+            *((name, None) for name in update.delete_variables),
+        ),
     )
 
 
@@ -197,7 +220,9 @@ def _finish_routing(turn: Turn, activation: Activation) -> None:
     fact = event_pb2.EdgesEvaluated(activation_id=activation.id, edges=routing.edges)
     turn.emit("edges_evaluated", fact)
     if routing.dead_end:
-        lifecycle.fail(turn, dead_end(state, activation.node, routing.edges), node_id=activation.node.id)
+        lifecycle.fail(
+            turn, dead_end(state, activation.node, routing.edges), node_id=activation.node.id
+        )
 
 
 def refuse(turn: Turn, activation: Activation) -> None:
@@ -214,7 +239,9 @@ def fail_node(turn: Turn, activation: Activation, why: failure_pb2.Failure) -> N
     """End a node with a failure; without an edge that takes it up, the run ends."""
     node = activation.node
     edges = () if node.terminal else route_failure(node, why, turn.state)
-    fact = event_pb2.NodeFailed(activation_id=activation.id, node_id=node.id, failure=why, edges=edges)
+    fact = event_pb2.NodeFailed(
+        activation_id=activation.id, node_id=node.id, failure=why, edges=edges
+    )
     turn.emit("node_failed", fact)
     if all(edge.verdict != FOLLOWED for edge in edges):
         lifecycle.fail(turn, why, node_id=node.id)
@@ -275,7 +302,9 @@ def apply_node_failed(state: RunState, event: event_pb2.RunEvent) -> None:
     lifecycle.end(activation, Outcome.FAILED)
 
 
-def _route(state: RunState, activation: Activation, edges: tuple[event_pb2.EdgeOutcome, ...]) -> None:
+def _route(
+    state: RunState, activation: Activation, edges: tuple[event_pb2.EdgeOutcome, ...]
+) -> None:
     activation.edges = edges
     for edge in edges:
         if edge.verdict == FOLLOWED:

@@ -35,8 +35,12 @@ def go_on(turn: Turn) -> None:
         _fail_conflict(turn, *conflict)
         return
     for name, nodes in list(merge.overwritten(state)):
-        turn.emit("variable_overwritten", event_pb2.VariableOverwritten(variable=name, node_ids=nodes))
-    if state.terminate or any(activation.delta.terminate for activation in state.activations.values()):
+        turn.emit(
+            "variable_overwritten", event_pb2.VariableOverwritten(variable=name, node_ids=nodes)
+        )
+    if state.terminate or any(
+        activation.delta.terminate for activation in state.activations.values()
+    ):
         lifecycle.complete(turn, state_pb2.STOP_REASON_SHOULD_TERMINATE)
         return
     plan = plan_next(state)
@@ -89,7 +93,9 @@ def _record_skips(turn: Turn, plan: Plan) -> None:
     lost = state.possible & ~plan.possible & ~state.entered & ~displaced
     if lost:
         for node in state.graph.members(lost):
-            unreachable = event_pb2.NodeSkipped(node_id=node.id, reason=event_pb2.SKIP_REASON_UNREACHABLE)
+            unreachable = event_pb2.NodeSkipped(
+                node_id=node.id, reason=event_pb2.SKIP_REASON_UNREACHABLE
+            )
             turn.emit("node_skipped", unreachable)
 
 
@@ -116,5 +122,9 @@ def apply_superstep_started(state: RunState, event: event_pb2.RunEvent) -> None:
 
 def _enter(node: CompiledNode, carried: Carried, superstep: int) -> Activation:
     return Activation(
-        id=f"{superstep}/{node.id}", node=node, superstep=superstep, carried=carried, entered_with=carried
+        id=f"{superstep}/{node.id}",
+        node=node,
+        superstep=superstep,
+        carried=carried,
+        entered_with=carried,
     )

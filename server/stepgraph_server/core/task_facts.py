@@ -11,7 +11,14 @@ from stepgraph.v1 import failure_pb2
 from stepgraph_server.core.decisions import OfferedTool
 from stepgraph_server.core.instants import Instant, from_timestamp
 from stepgraph_server.core.requirements import requirement_key
-from stepgraph_server.core.state import MAX_REMEMBERED_TASKS, Activation, RunState, Task, TaskStatus, ToolSet
+from stepgraph_server.core.state import (
+    MAX_REMEMBERED_TASKS,
+    Activation,
+    RunState,
+    Task,
+    TaskStatus,
+    ToolSet,
+)
 from stepgraph_server.core.tasks import arm, new_task
 
 if TYPE_CHECKING:
@@ -45,10 +52,14 @@ def apply_tools_offered(state: RunState, event: event_pb2.RunEvent) -> None:
     fact = event.tools_offered
     definitions = tuple(fact.tools)
     offered = {
-        definition.name: OfferedTool(name=definition.name, digest=digest, input_schema=definition.input_schema)
+        definition.name: OfferedTool(
+            name=definition.name, digest=digest, input_schema=definition.input_schema
+        )
         for definition, digest in zip(definitions, fact.tool_digests, strict=True)
     }
-    state.tool_sets[fact.digest] = ToolSet(digest=fact.digest, definitions=definitions, offered=offered)
+    state.tool_sets[fact.digest] = ToolSet(
+        digest=fact.digest, definitions=definitions, offered=offered
+    )
 
 
 def apply_task_scheduled(state: RunState, event: event_pb2.RunEvent) -> None:
@@ -58,7 +69,9 @@ def apply_task_scheduled(state: RunState, event: event_pb2.RunEvent) -> None:
     activation, middle, last = _locate(state, fact.task_id)
     task = state.drafts.pop(fact.task_id, None)
     if task is None:
-        task = new_task(state, activation, task_id=fact.task_id, now=now, key=requirement_key(fact.requirement))
+        task = new_task(
+            state, activation, task_id=fact.task_id, now=now, key=requirement_key(fact.requirement)
+        )
         task.label = fact.label
         task.call_id = fact.call_id
         if middle == "c":

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Final
 from stepgraph.v1 import event_pb2, executor_service_pb2, failure_pb2, task_pb2
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.inputs import AttemptOver, Enqueue, Send, StopAttempt
-from stepgraph_server.core.instants import Instant, Span, after, from_duration, from_timestamp, seconds_text, to_timestamp
+from stepgraph_server.core.instants import (
+    Instant,
+    Span,
+    after,
+    from_duration,
+    from_timestamp,
+    seconds_text,
+    to_timestamp,
+)
 from stepgraph_server.core.requirements import requirement_message
 from stepgraph_server.core.results import accept_result, same_result
 from stepgraph_server.core.state import Activation, RunState, Task, TaskStatus, ToolSet
@@ -63,14 +71,20 @@ def schedule(turn: Turn, activation: Activation, effect: Effect, number: int, in
 def schedule_condition(turn: Turn, activation: Activation, edge_id: str, name: str) -> None:
     """Record a task that decides the custom condition of an edge."""
     task = new_task(
-        turn.state, activation, task_id=f"{activation.id}/c/{edge_id}", now=turn.now, key=("condition", name)
+        turn.state,
+        activation,
+        task_id=f"{activation.id}/c/{edge_id}",
+        now=turn.now,
+        key=("condition", name),
     )
     task.edge_id = edge_id
     task.label = f"condition {name}"
     _record(turn, task, event_pb2.TaskScheduled(task_id=task.id, label=task.label), hold=False)
 
 
-def new_task(state: RunState, activation: Activation, *, task_id: str, now: Instant, key: tuple[str, ...]) -> Task:
+def new_task(
+    state: RunState, activation: Activation, *, task_id: str, now: Instant, key: tuple[str, ...]
+) -> Task:
     """Build a task that waits, with what its node says of tries, limits and executors."""
     node = activation.node
     selector = state.selector
@@ -86,7 +100,8 @@ def new_task(state: RunState, activation: Activation, *, task_id: str, now: Inst
         selector=selector,
         retry=node.retry,
         limits=node.limits,
-        streaming=node.action_kind == "llm_infer" and bool(getattr(node.action, "use_streaming", False)),
+        streaming=node.action_kind == "llm_infer"
+        and bool(getattr(node.action, "use_streaming", False)),
         scheduled_at=now,
         queued_at=now,
     )
@@ -117,7 +132,9 @@ def _record_tools(turn: Turn, tools: ToolSet | None) -> str:
             event_pb2.ToolsOffered(
                 digest=tools.digest,
                 tools=tools.definitions,
-                tool_digests=[tools.offered[definition.name].digest for definition in tools.definitions],
+                tool_digests=[
+                    tools.offered[definition.name].digest for definition in tools.definitions
+                ],
             ),
         )
     return tools.digest
@@ -147,7 +164,9 @@ def assign(turn: Turn, task: Task) -> None:
         event_pb2.TaskAssigned(
             task_id=task.id,
             assignment=task_pb2.TaskAssignment(
-                attempt=task.attempt + 1, executor_id=placement.executor_id, instance=placement.instance
+                attempt=task.attempt + 1,
+                executor_id=placement.executor_id,
+                instance=placement.instance,
             ),
         ),
     )
@@ -155,7 +174,9 @@ def assign(turn: Turn, task: Task) -> None:
 
 
 def _send(turn: Turn, task: Task) -> None:
-    turn.command(Send(task=task, attempt=task.attempt, executor_id=task.executor_id, instance=task.instance))
+    turn.command(
+        Send(task=task, attempt=task.attempt, executor_id=task.executor_id, instance=task.instance)
+    )
 
 
 def _wait_for_room(turn: Turn, task: Task) -> None:
@@ -179,7 +200,9 @@ def assign_held(turn: Turn, activation: Activation) -> None:
     cap = concurrency_cap(activation)
     if not cap or not activation.outstanding:
         return
-    ids = (f"{activation.id}/t{activation.turn}/e{index}" for index in range(len(activation.results)))
+    ids = (
+        f"{activation.id}/t{activation.turn}/e{index}" for index in range(len(activation.results))
+    )
     outstanding = [task for task_id in ids if (task := turn.state.tasks.get(task_id)) is not None]
     for task in outstanding[:cap]:
         if task.status is TaskStatus.QUEUED and task.attempt == 0:
@@ -191,17 +214,17 @@ def assign_held(turn: Turn, activation: Activation) -> None:
 
 def on_outcomes(turn: Turn, report: Outcomes) -> None:
     """Take the outcomes of one frame; each gets its verdict."""
-    for outcome in report.outcomes:
-        verdict = _on_outcome(turn, report, outcome)
+    for task_id, outcome in report.outcomes:
+        verdict = _on_outcome(turn, report, task_id, outcome)
         turn.acks.append((outcome.task_id, outcome.attempt, verdict))
 
 
 def _on_outcome(
-    turn: Turn, report: Outcomes, outcome: executor_service_pb2.AttemptOutcome
+    turn: Turn, report: Outcomes, task_id: str, outcome: executor_service_pb2.AttemptOutcome
 ) -> executor_service_pb2.AckVerdict.ValueType:
-    task = turn.state.tasks.get(outcome.task_id)
+    task = turn.state.tasks.get(task_id)
     if task is None or not _is_current(task, outcome.attempt, report):
-        return _verdict_on_old(turn.state, outcome)
+        return _verdict_on_old(turn.state, task_id, outcome)
     match outcome.WhichOneof("outcome"):
         case "succeeded":
             _on_success(turn, task, outcome.succeeded)
@@ -218,15 +241,23 @@ def _on_outcome(
 
 
 def _is_current(task: Task, attempt: int, report: Outcomes) -> bool:
-    return task.status is TaskStatus.ASSIGNED and task.attempt == attempt and task.instance == report.instance
+    return (
+        task.status is TaskStatus.ASSIGNED
+        and task.attempt == attempt
+        and task.instance == report.instance
+    )
 
 
 def _verdict_on_old(
-    state: RunState, outcome: executor_service_pb2.AttemptOutcome
+    state: RunState, task_id: str, outcome: executor_service_pb2.AttemptOutcome
 ) -> executor_service_pb2.AckVerdict.ValueType:
     """Tell a result that was recorded before from one that came too late."""
-    recorded = state.remembered.get(outcome.task_id)
-    if recorded is None or recorded[0] != outcome.attempt or outcome.WhichOneof("outcome") != "succeeded":
+    recorded = state.remembered.get(task_id)
+    if (
+        recorded is None
+        or recorded[0] != outcome.attempt
+        or outcome.WhichOneof("outcome") != "succeeded"
+    ):
         return STALE
     return DUPLICATE if same_result(outcome.succeeded, recorded[1]) else CONFLICT
 
@@ -238,13 +269,16 @@ def _on_success(turn: Turn, task: Task, result: task_pb2.TaskResult) -> None:
         fail_attempt(turn, task, accepted, usage=usage)
         return
     turn.emit(
-        "task_completed", event_pb2.TaskCompleted(task_id=task.id, attempt=task.attempt, result=accepted)
+        "task_completed",
+        event_pb2.TaskCompleted(task_id=task.id, attempt=task.attempt, result=accepted),
     )
-    turn.command(AttemptOver(task_id=task.id, attempt=task.attempt, discarded=False))
+    turn.command(AttemptOver(task_id=task.id, attempt=task.attempt, instance=task.instance, discarded=False))
     _after_end(turn, task)
 
 
-def _on_cancelled(turn: Turn, task: Task, cancelled: executor_service_pb2.AttemptOutcome.Cancelled) -> None:
+def _on_cancelled(
+    turn: Turn, task: Task, cancelled: executor_service_pb2.AttemptOutcome.Cancelled
+) -> None:
     if turn.state.stopping is None:
         # Nobody asked for that. The work was not done, so it counts as a failed try.
         why = failure_pb2.Failure(
@@ -256,7 +290,10 @@ def _on_cancelled(turn: Turn, task: Task, cancelled: executor_service_pb2.Attemp
         fail_attempt(turn, task, why, usage=cancelled.usage)
         return
     fact = event_pb2.TaskCancelled(
-        task_id=task.id, attempt=task.attempt, reason=turn.state.stopping.failure.message, acknowledged=True
+        task_id=task.id,
+        attempt=task.attempt,
+        reason=turn.state.stopping.failure.message,
+        acknowledged=True,
     )
     if cancelled.HasField("partial"):
         fact.partial.CopyFrom(cancelled.partial)
@@ -270,7 +307,7 @@ def end_cancelled(turn: Turn, task: Task, fact: event_pb2.TaskCancelled) -> None
     attempt = task.attempt if task.status is TaskStatus.ASSIGNED else 0
     turn.emit("task_cancelled", fact)
     if attempt:
-        turn.command(AttemptOver(task_id=task.id, attempt=attempt, discarded=True))
+        turn.command(AttemptOver(task_id=task.id, attempt=attempt, instance=task.instance, discarded=True))
 
 
 def fail_attempt(  # noqa: PLR0913  # what is known of a failed attempt; all but the first three have defaults
@@ -290,11 +327,15 @@ def fail_attempt(  # noqa: PLR0913  # what is known of a failed attempt; all but
         fact.usage.CopyFrom(usage)
     again = not for_good and turn.state.stopping is None and live and task.retry.retries(why, tries)
     if again:
-        delay = task.retry.next_delay(tries, turn.world.jitter()) if retry_after is None else retry_after
+        delay = (
+            task.retry.next_delay(tries, turn.world.jitter())
+            if retry_after is None
+            else retry_after
+        )
         fact.retry_time.CopyFrom(to_timestamp(after(turn.now, delay)))
     turn.emit("task_failed", fact)
     if live:
-        turn.command(AttemptOver(task_id=task.id, attempt=attempt, discarded=True))
+        turn.command(AttemptOver(task_id=task.id, attempt=attempt, instance=task.instance, discarded=True))
     if not again:
         _after_end(turn, task)
 
@@ -321,11 +362,16 @@ def lose(turn: Turn, task: Task, reason: event_pb2.TaskLossReason.ValueType, mes
     """Record that the task's attempt is lost; hand it out again, or fail it if that has happened too often."""
     attempt, executor_id = task.attempt, task.executor_id
     turn.emit(
-        "task_lost", event_pb2.TaskLost(task_id=task.id, attempt=attempt, reason=reason, message=message)
+        "task_lost",
+        event_pb2.TaskLost(task_id=task.id, attempt=attempt, reason=reason, message=message),
     )
-    turn.command(AttemptOver(task_id=task.id, attempt=attempt, discarded=True))
+    turn.command(AttemptOver(task_id=task.id, attempt=attempt, instance=task.instance, discarded=True))
     if turn.state.stopping is not None:
-        end_cancelled(turn, task, event_pb2.TaskCancelled(task_id=task.id, reason=turn.state.stopping.failure.message))
+        end_cancelled(
+            turn,
+            task,
+            event_pb2.TaskCancelled(task_id=task.id, reason=turn.state.stopping.failure.message),
+        )
     elif task.losses >= turn.world.limits.max_losses:
         fail_attempt(
             turn,
@@ -422,15 +468,23 @@ def _attempt_due(turn: Turn, task: Task) -> None:
     assert task.assigned_at is not None
     if limits.run and now >= task.assigned_at + limits.run:
         _over(turn, task, "RUN_LIMIT", limits.run, "one attempt")
-    elif limits.idle and task.streaming and now >= (task.progress_at or task.assigned_at) + limits.idle:
+    elif (
+        limits.idle
+        and task.streaming
+        and now >= (task.progress_at or task.assigned_at) + limits.idle
+    ):
         _over(turn, task, "IDLE_LIMIT", limits.idle, "two signs of progress")
     elif limits.accept and not task.accepted and now >= task.assigned_at + limits.accept:
         _stop_attempt(turn, task, "it was not accepted in time")
-        message = f"executor {task.executor_id} did not accept it within {seconds_text(limits.accept)}"
+        message = (
+            f"executor {task.executor_id} did not accept it within {seconds_text(limits.accept)}"
+        )
         lose(turn, task, event_pb2.TASK_LOSS_REASON_WITHDRAWN, message)
 
 
-def _over(turn: Turn, task: Task, code: str, limit: Span, what: str, *, for_good: bool = False) -> None:  # noqa: PLR0913  # the parts of one message
+def _over(
+    turn: Turn, task: Task, code: str, limit: Span, what: str, *, for_good: bool = False
+) -> None:  # noqa: PLR0913  # the parts of one message
     if task.status is TaskStatus.ASSIGNED:
         _stop_attempt(turn, task, code)
     why = failure(
@@ -445,7 +499,11 @@ def _over(turn: Turn, task: Task, code: str, limit: Span, what: str, *, for_good
 def _stop_attempt(turn: Turn, task: Task, reason: str) -> None:
     turn.command(
         StopAttempt(
-            task_id=task.id, attempt=task.attempt, executor_id=task.executor_id, instance=task.instance, reason=reason
+            task_id=task.id,
+            attempt=task.attempt,
+            executor_id=task.executor_id,
+            instance=task.instance,
+            reason=reason,
         )
     )
 

@@ -27,10 +27,25 @@ if TYPE_CHECKING:
 class Turn:
     """The state, the world and the time of one decision, and what it has decided so far."""
 
-    __slots__ = ("_evolve", "_time", "acks", "agenda", "commands", "events", "now", "state", "supersteps", "world")
+    __slots__ = (
+        "_evolve",
+        "_time",
+        "acks",
+        "agenda",
+        "commands",
+        "events",
+        "now",
+        "state",
+        "supersteps",
+        "world",
+    )
 
     def __init__(
-        self, state: RunState, world: World, now: Instant, evolve: Callable[[RunState, event_pb2.RunEvent], None]
+        self,
+        state: RunState,
+        world: World,
+        now: Instant,
+        evolve: Callable[[RunState, event_pb2.RunEvent], None],
     ) -> None:
         self.state = state
         self.world = world

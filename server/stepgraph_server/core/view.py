@@ -93,12 +93,18 @@ class View:
         carried = self.carried
         match root:
             case "vars":
-                wanted = self.variables() if names is None else {n: v for n in names if (v := self.variable(n)) is not None}
+                wanted = (
+                    self.variables()
+                    if names is None
+                    else {n: v for n in names if (v := self.variable(n)) is not None}
+                )
                 return {name: to_json(value) for name, value in wanted.items()}
             case "last_result":
                 return None if carried.last_result is None else to_json(carried.last_result)
             case "last_error":
-                return failure_json(carried.last_error) if carried.last_error else empty_failure_json()
+                return (
+                    failure_json(carried.last_error) if carried.last_error else empty_failure_json()
+                )
             case "decision":
                 return decision_json(carried.decision)
             case "paradigm":
@@ -114,7 +120,11 @@ class View:
 
     def _last_message(self) -> str:
         if self._delta.messages:
-            return "".join(block.text.text for block in self._delta.messages[-1].content if block.HasField("text"))
+            return "".join(
+                block.text.text
+                for block in self._delta.messages[-1].content
+                if block.HasField("text")
+            )
         return self._state.conversation.last_text()
 
 
@@ -165,12 +175,17 @@ def decision_json(decision: state_pb2.GraphDecision | None) -> JsonValue:
         case "tool_calls":
             assert decision is not None
             calls: list[JsonValue] = [
-                {"id": call.id, "name": call.name, "args": _args_json(call.args)} for call in decision.tool_calls.calls
+                {"id": call.id, "name": call.name, "args": _args_json(call.args)}
+                for call in decision.tool_calls.calls
             ]
             tree.update(kind="ToolCalls", calls=calls)
         case "delegate":
             assert decision is not None
-            tree.update(kind="Delegate", agent_kind=decision.delegate.agent_kind, task=decision.delegate.task)
+            tree.update(
+                kind="Delegate",
+                agent_kind=decision.delegate.agent_kind,
+                task=decision.delegate.task,
+            )
         case "switch_paradigm":
             assert decision is not None
             tree.update(kind="SwitchParadigm", paradigm=decision.switch_paradigm.paradigm)
@@ -202,7 +217,9 @@ def settle(state: RunState, activation: Activation, done: Done) -> tuple[Carried
         last_result=carried.last_result if done.value is None else done.value,
         last_error=error,
         decision=done.decision if decides else carried.decision,
-        tools_digest=activation.tools_digest if decides and done.decision is not None else carried.tools_digest,
+        tools_digest=activation.tools_digest
+        if decides and done.decision is not None
+        else carried.tools_digest,
         paradigm=carried.paradigm if done.paradigm is None else done.paradigm,
     )
     writes = done.writes
@@ -229,7 +246,9 @@ def write(state: RunState, delta: Delta, name: str, value: value_pb2.Value | Non
     delta.overlay[name] = reduced(state.graph, name, base, value)
 
 
-def reduced(graph: CompiledGraph, name: str, base: value_pb2.Value | None, value: value_pb2.Value) -> value_pb2.Value:
+def reduced(
+    graph: CompiledGraph, name: str, base: value_pb2.Value | None, value: value_pb2.Value
+) -> value_pb2.Value:
     """Return what a variable is after a write. Raises ReducerError."""
     reducers: Mapping[str, int] = graph.reducers
     kind = reducers.get(name)

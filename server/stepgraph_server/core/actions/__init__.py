@@ -31,7 +31,14 @@ if TYPE_CHECKING:
 
 #: Actions whose end follows from the results of their tasks, so that no event needs to repeat it.
 DERIVED: Final = frozenset(
-    {"llm_infer", "tool_call", "delegate", "human_approval", "switch_paradigm", "run_requested_tools"}
+    {
+        "llm_infer",
+        "tool_call",
+        "delegate",
+        "human_approval",
+        "switch_paradigm",
+        "run_requested_tools",
+    }
 )
 
 _PROGRAMS: Final[Mapping[str, Callable[[Poll], Step]]] = {

@@ -20,7 +20,9 @@ def open_calls(poll: Poll) -> list[conversation_pb2.ToolCallBlock]:
     if decision is None or not decision.HasField("tool_calls"):
         return []
     conversation = poll.state.conversation
-    return [call for call in decision.tool_calls.calls if conversation.open_call(call.id) is not None]
+    return [
+        call for call in decision.tool_calls.calls if conversation.open_call(call.id) is not None
+    ]
 
 
 def settled_decision(poll: Poll, *, performed: Sequence[str]) -> state_pb2.GraphDecision | None:
@@ -33,8 +35,15 @@ def settled_decision(poll: Poll, *, performed: Sequence[str]) -> state_pb2.Graph
 def tool_error(node_id: str, results: Sequence[transition_pb2.ToolResult]) -> failure_pb2.Failure:
     """Return the error that a node carries on whose tools all reported trouble; causes are in call order."""
     texts = [_text(result) for result in results]
-    causes = [failure("TOOL_ERROR", text, source=node_id) for text in texts] if len(texts) > 1 else []
-    return failure("TOOL_ERROR", texts[0] if len(texts) == 1 else f"all {len(texts)} calls failed", source=node_id, causes=causes)
+    causes = (
+        [failure("TOOL_ERROR", text, source=node_id) for text in texts] if len(texts) > 1 else []
+    )
+    return failure(
+        "TOOL_ERROR",
+        texts[0] if len(texts) == 1 else f"all {len(texts)} calls failed",
+        source=node_id,
+        causes=causes,
+    )
 
 
 def _text(result: transition_pb2.ToolResult) -> str:

@@ -44,13 +44,22 @@ def _ask(poll: Poll) -> Step:
     if kind:
         kind = Template.compile(kind).render(poll.view, max_bytes=MAX_RENDERED_BYTES)
     if action.HasField("task_template"):
-        task = Template.compile(action.task_template).render(poll.view, max_bytes=MAX_RENDERED_BYTES)
+        task = Template.compile(action.task_template).render(
+            poll.view, max_bytes=MAX_RENDERED_BYTES
+        )
     else:
         decision = poll.view.carried.decision
         if decision is None or not decision.HasField("delegate"):
-            message = f"{node.id!r} carries out the decision to delegate, but none was carried to it"
+            message = (
+                f"{node.id!r} carries out the decision to delegate, but none was carried to it"
+            )
             return Fail(failure=failure("NO_DECISION", message, source=node.id))
         wanted = decision.delegate
         kind, task, call_id = kind or wanted.agent_kind, wanted.task, wanted.call_id
-    effect = Effect(key=("agent", kind), label=f"agent {kind}", prepared=agent_input(kind, task), call_id=call_id)
+    effect = Effect(
+        key=("agent", kind),
+        label=f"agent {kind}",
+        prepared=agent_input(kind, task),
+        call_id=call_id,
+    )
     return Await(effects=(effect,))

@@ -110,7 +110,11 @@ def _action(poll: Poll) -> graph_pb2.NodeAction.LlmInfer:
 
 
 def _render(poll: Poll, text: str) -> str:
-    return Template.compile(text).render(poll.view, max_bytes=MAX_RENDERED_BYTES) if "{{" in text else text
+    return (
+        Template.compile(text).render(poll.view, max_bytes=MAX_RENDERED_BYTES)
+        if "{{" in text
+        else text
+    )
 
 
 def _system_prompt(poll: Poll, action: graph_pb2.NodeAction.LlmInfer) -> str:
@@ -120,7 +124,9 @@ def _system_prompt(poll: Poll, action: graph_pb2.NodeAction.LlmInfer) -> str:
     return _render(poll, paradigm.system_prompt) if paradigm is not None else ""
 
 
-def _added_message(poll: Poll, action: graph_pb2.NodeAction.LlmInfer) -> conversation_pb2.Message | None:
+def _added_message(
+    poll: Poll, action: graph_pb2.NodeAction.LlmInfer
+) -> conversation_pb2.Message | None:
     if not action.prompt_template:
         return None
     return user_message(_render(poll, action.prompt_template), poll.activation.node.id)
@@ -139,10 +145,20 @@ def _prompt_digest(state: RunState, prompt: str) -> str:
 
 
 def _head(
-    poll: Poll, action: graph_pb2.NodeAction.LlmInfer, model: str, prompt: str, tools: ToolSet | None
+    poll: Poll,
+    action: graph_pb2.NodeAction.LlmInfer,
+    model: str,
+    prompt: str,
+    tools: ToolSet | None,
 ) -> bytes:
     """Return the request without its messages. It is the same at every turn of a loop, so it is kept."""
-    key = ("head", poll.activation.node.id, model, prompt, tools.digest if tools is not None else "")
+    key = (
+        "head",
+        poll.activation.node.id,
+        model,
+        prompt,
+        tools.digest if tools is not None else "",
+    )
     head = poll.state.caches.get(key)
     if isinstance(head, bytes):
         return head
@@ -186,23 +202,36 @@ def _tool_filter(poll: Poll, action: graph_pb2.NodeAction.LlmInfer) -> llm_pb2.T
     if action.HasField("tool_filter_override"):
         return action.tool_filter_override
     paradigm = poll.state.graph.paradigms.get(poll.view.carried.paradigm)
-    return paradigm.tool_filter if paradigm is not None and paradigm.HasField("tool_filter") else None
+    return (
+        paradigm.tool_filter if paradigm is not None and paradigm.HasField("tool_filter") else None
+    )
 
 
-def _tool_set(state: RunState, wanted: llm_pb2.ToolFilter | None, offers: tuple[ToolOffer, ...]) -> ToolSet:
+def _tool_set(
+    state: RunState, wanted: llm_pb2.ToolFilter | None, offers: tuple[ToolOffer, ...]
+) -> ToolSet:
     found = [(offer.definition, offer.digest) for offer in offers]
     graph = state.graph
     if graph.offers_delegate:
         found.append((delegate_definition(), ""))
     if graph.switch_paradigms:
         found.append((switch_paradigm_definition(graph.switch_paradigms), ""))
-    found = [(definition, digest) for definition, digest in found if filter_passes(wanted, definition.name)]
-    lines = [f"{definition.name} {digest or canonical.digest(definition)}" for definition, digest in found]
+    found = [
+        (definition, digest)
+        for definition, digest in found
+        if filter_passes(wanted, definition.name)
+    ]
+    lines = [
+        f"{definition.name} {digest or canonical.digest(definition)}"
+        for definition, digest in found
+    ]
     return ToolSet(
         digest=canonical.digest_text("\n".join(lines)),
         definitions=tuple(definition for definition, _ in found),
         offered={
-            definition.name: OfferedTool(name=definition.name, digest=digest, input_schema=definition.input_schema)
+            definition.name: OfferedTool(
+                name=definition.name, digest=digest, input_schema=definition.input_schema
+            )
             for definition, digest in found
         },
     )

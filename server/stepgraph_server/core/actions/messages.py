@@ -64,13 +64,17 @@ def _stored_block(stored: value_pb2.StoredValue) -> pb.ContentBlock:
 
 def result_message(results: Sequence[pb.ToolResultBlock]) -> pb.Message:
     """Return results of calls as one message."""
-    return pb.Message(role=pb.ROLE_TOOL, content=[pb.ContentBlock(tool_result=result) for result in results])
+    return pb.Message(
+        role=pb.ROLE_TOOL, content=[pb.ContentBlock(tool_result=result) for result in results]
+    )
 
 
 def tool_result_block(call_id: str, result: transition_pb2.ToolResult) -> pb.ToolResultBlock:
     """Return a tool's result under its call; what the model sees is its content, else its output."""
     return pb.ToolResultBlock(
-        call_id=call_id, is_error=result.is_error, content=result.content or value_blocks(result.output)
+        call_id=call_id,
+        is_error=result.is_error,
+        content=result.content or value_blocks(result.output),
     )
 
 

@@ -39,11 +39,15 @@ def poll(poll: Poll) -> Step:
     return Await(effects=effects, max_concurrency=action.max_concurrency)
 
 
-def _effect(call: conversation_pb2.ToolCallBlock, offered: dict[str, OfferedTool]) -> Effect | Answered:
+def _effect(
+    call: conversation_pb2.ToolCallBlock, offered: dict[str, OfferedTool]
+) -> Effect | Answered:
     # Judged against the tools that the model was offered, not against those of now: the model can't know these.
     problem = judge_call(call, offered)
     if problem is not None:
-        return Answered(label=f"tool {call.name}", call_id=call.id, result=refused_call(call, problem))
+        return Answered(
+            label=f"tool {call.name}", call_id=call.id, result=refused_call(call, problem)
+        )
     return Effect(
         key=("tool", call.name, offered[call.name].digest),
         label=f"tool {call.name}",
@@ -55,7 +59,10 @@ def _effect(call: conversation_pb2.ToolCallBlock, offered: dict[str, OfferedTool
 def _finish(poll: Poll) -> Step:
     call_ids = poll.activation.call_ids
     results = [_tool_result(result) for result in poll.results]
-    blocks = [tool_result_block(call_id, result) for call_id, result in zip(call_ids, results, strict=True)]
+    blocks = [
+        tool_result_block(call_id, result)
+        for call_id, result in zip(call_ids, results, strict=True)
+    ]
     outputs = [result.output for result in results]
     # One failed call among others is for the model to deal with; only if nothing worked is it an error of the node.
     all_failed = all(result.is_error for result in results)

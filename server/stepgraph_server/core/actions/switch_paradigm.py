@@ -27,7 +27,9 @@ def poll(poll: Poll) -> Step:
     wanted = decision.switch_paradigm
     known = sorted(poll.state.graph.paradigms)
     if wanted.paradigm not in known:
-        message = f"there is no paradigm {wanted.paradigm!r}; the graph has {', '.join(known) or 'none'}"
+        message = (
+            f"there is no paradigm {wanted.paradigm!r}; the graph has {', '.join(known) or 'none'}"
+        )
         return Fail(failure=failure("PARADIGM_UNKNOWN", message, source=node.id))
     messages: tuple[conversation_pb2.Message, ...] = ()
     if wanted.call_id:

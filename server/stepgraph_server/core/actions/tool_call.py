@@ -14,7 +14,14 @@ from stepgraph_server.core.actions.messages import (
     result_message,
     tool_result_block,
 )
-from stepgraph_server.core.actions.step import MAX_RENDERED_BYTES, Answered, Await, Done, Effect, Fail
+from stepgraph_server.core.actions.step import (
+    MAX_RENDERED_BYTES,
+    Answered,
+    Await,
+    Done,
+    Effect,
+    Fail,
+)
 from stepgraph_server.core.decisions import judge_call
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.templates import ArgsTemplate, Template
@@ -36,7 +43,9 @@ def poll(poll: Poll) -> Step:
     error = tool_error(node.id, [tool]) if tool.is_error else None
     call_id = poll.activation.call_ids[0]
     if not call_id:
-        return Done(value=tool.output, messages=(output_message(tool.output, node.id),), error=error)
+        return Done(
+            value=tool.output, messages=(output_message(tool.output, node.id),), error=error
+        )
     message = result_message([tool_result_block(call_id, tool)])
     return Done(
         value=tool.output,
@@ -54,7 +63,9 @@ def _await(poll: Poll, call: conversation_pb2.ToolCallBlock) -> Step:
         offered = tools.offered if tools is not None else {}
         problem = judge_call(call, offered)
         if problem is not None:
-            answer = Answered(label=f"tool {call.name}", call_id=call.id, result=refused_call(call, problem))
+            answer = Answered(
+                label=f"tool {call.name}", call_id=call.id, result=refused_call(call, problem)
+            )
             return Await(effects=(answer,))
         digest = offered[call.name].digest
     effect = Effect(
@@ -73,7 +84,11 @@ def _call(poll: Poll) -> conversation_pb2.ToolCallBlock | Fail:
     assert isinstance(action, graph_pb2.NodeAction.ToolCall)
     name = Template.compile(action.tool_name).render(poll.view, max_bytes=MAX_RENDERED_BYTES)
     if action.HasField("args_template"):
-        args = json_text.dump(ArgsTemplate.compile(action.args_template).render(poll.view, max_bytes=MAX_RENDERED_BYTES))
+        args = json_text.dump(
+            ArgsTemplate.compile(action.args_template).render(
+                poll.view, max_bytes=MAX_RENDERED_BYTES
+            )
+        )
         call = conversation_pb2.ToolCallBlock(name=name, args=args)
     else:
         wanted = [call for call in open_calls(poll) if call.name == name]
