@@ -1,1 +1,119 @@
-"""Clients and executors for stepgraph."""
+"""Clients and executors for stepgraph.
+
+`Client` starts, watches and steers runs; `Graph` builds graphs; `Executor` does the work of runs in your own process.
+Programs without asyncio find the same client in `stepgraph_client.sync`.
+"""
+
+from __future__ import annotations
+
+from stepgraph_client.answers import (
+    abort,
+    choose,
+    failed,
+    proceed,
+    proceed_with,
+    reply,
+    revise,
+)
+from stepgraph_client.calls import Patience
+from stepgraph_client.client import Client
+from stepgraph_client.conditions import (
+    always,
+    custom,
+    error_occurred,
+    expression,
+    has_tool_calls,
+    is_final_answer,
+    iteration_exceeds,
+    otherwise,
+    paradigm_equals,
+    requests_delegation,
+    state_equals,
+)
+from stepgraph_client.errors import (
+    AlreadyExists,
+    GraphInvalid,
+    InvalidRequest,
+    NotFound,
+    NotPermitted,
+    NotSupported,
+    Refused,
+    RunCancelled,
+    RunFailed,
+    RunNotCompleted,
+    ServerFault,
+    StepgraphError,
+    TooMuch,
+    Unreachable,
+    Violation,
+    WrongState,
+)
+from stepgraph_client.files import GraphFile, GraphFileError, load_graph, parse_graph
+from stepgraph_client.graphs import Graph, context
+from stepgraph_client.policies import (
+    everything_but,
+    limits,
+    must_call,
+    must_not_call,
+    only,
+    question,
+    retry,
+)
+from stepgraph_client.run_calls import RunHandle, RunState
+from stepgraph_client.watching import Event, RunNews
+
+__all__ = [
+    "AlreadyExists",
+    "Client",
+    "Event",
+    "Graph",
+    "GraphFile",
+    "GraphFileError",
+    "GraphInvalid",
+    "InvalidRequest",
+    "NotFound",
+    "NotPermitted",
+    "NotSupported",
+    "Patience",
+    "Refused",
+    "RunCancelled",
+    "RunFailed",
+    "RunHandle",
+    "RunNews",
+    "RunNotCompleted",
+    "RunState",
+    "ServerFault",
+    "StepgraphError",
+    "TooMuch",
+    "Unreachable",
+    "Violation",
+    "WrongState",
+    "abort",
+    "always",
+    "choose",
+    "context",
+    "custom",
+    "error_occurred",
+    "everything_but",
+    "expression",
+    "failed",
+    "has_tool_calls",
+    "is_final_answer",
+    "iteration_exceeds",
+    "limits",
+    "load_graph",
+    "must_call",
+    "must_not_call",
+    "only",
+    "otherwise",
+    "paradigm_equals",
+    "parse_graph",
+    "proceed",
+    "proceed_with",
+    "question",
+    "reply",
+    "requests_delegation",
+    "retry",
+    "revise",
+    "state_equals",
+]
