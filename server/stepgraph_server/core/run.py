@@ -151,7 +151,7 @@ def _settle(turn: Turn) -> None:
         if state.stopping is not None:
             lifecycle.advance_stop(turn)
             return
-        if state.final or not superstep.barrier_reached(state):
+        if not superstep.barrier_reached(state):
             return
         if turn.supersteps >= turn.world.limits.max_supersteps_per_decision:
             turn.command(Yield())
@@ -244,8 +244,8 @@ def _apply_run_started(state: RunState, event: event_pb2.RunEvent) -> None:
     state.token_limit = fact.token_limit
     state.traceparent, state.tracestate = fact.traceparent, fact.tracestate
     state.conversation = Conversation.from_message(initial.conversation)
-    for message in given.messages:
-        state.conversation.append(message)
+    for added in given.messages:
+        state.conversation.append(added)
     state.variables = {**initial.variables, **given.variables}
     state.metadata = dict(initial.metadata)
     state.terminate = initial.should_terminate

@@ -60,8 +60,15 @@ AttemptKey = tuple[RunKey, str, int]
 class Dispatcher:
     """Between runs and executors."""
 
-    def __init__(  # noqa: PLR0913  # the composition root passes each dependency by name
-        self, *, registry: Registry, catalogue: Catalogue, hub: WatchHub, clock: Clock, limits: RunLimits, jitter: Callable[[], float]
+    def __init__(  # the composition root passes each dependency by name
+        self,
+        *,
+        registry: Registry,
+        catalogue: Catalogue,
+        hub: WatchHub,
+        clock: Clock,
+        limits: RunLimits,
+        jitter: Callable[[], float],
     ) -> None:
         self._registry = registry
         self._catalogue = catalogue
@@ -101,7 +108,13 @@ class Dispatcher:
 
     def world(self, key: RunKey) -> RunWorld:
         """Return the world as a run sees it."""
-        return RunWorld(key=key, dispatcher=self, catalogue=self._catalogue, limits=self._limits, jitter=self._jitter)
+        return RunWorld(
+            key=key,
+            dispatcher=self,
+            catalogue=self._catalogue,
+            limits=self._limits,
+            jitter=self._jitter,
+        )
 
     def place(self, key: RunKey, task: Task) -> Seat | None:
         """Reserve a slot for the next attempt of a task; None if no executor has room, or others wait for it."""
@@ -147,7 +160,11 @@ class Dispatcher:
         seat = self._registry.find(key.namespace, command.executor_id, command.instance)
         state = run.state
         current = state.tasks.get(task.id) if state is not None else None
-        if current is not task or task.attempt != command.attempt or task.status is not TaskStatus.ASSIGNED:
+        if (
+            current is not task
+            or task.attempt != command.attempt
+            or task.status is not TaskStatus.ASSIGNED
+        ):
             # It ended while its assignment was being written; the executor never sees it.
             if seat is not None:
                 self._free(seat, f"{key.run_id}/{task.id}", command.attempt)
@@ -254,7 +271,11 @@ class Dispatcher:
         instance = (seat.namespace, seat.instance)
         wanted = [ref for ref in held if await self._is_wanted(seat, ref)]
         results = [ref for ref in unacknowledged if await self._is_wanted(seat, ref)]
-        for old in [other for other in self._slots if other.placement == seat.placement and other is not seat]:
+        for old in [
+            other
+            for other in self._slots
+            if other.placement == seat.placement and other is not seat
+        ]:
             del self._slots[old]
         self._slots[seat] = {(ref.task_id, ref.attempt) for ref in wanted}
         listed = {(*split_task_id(ref.task_id), ref.attempt) for ref in (*wanted, *results)}
@@ -263,7 +284,11 @@ class Dispatcher:
             for attempt in self._assigned.get(instance, set())
             if (attempt[0].run_id, attempt[1], attempt[2]) not in listed
         ]
-        self._lose(missing, event_pb2.TASK_LOSS_REASON_FORGOTTEN, f"executor {seat.executor_id} came back without it")
+        self._lose(
+            missing,
+            event_pb2.TASK_LOSS_REASON_FORGOTTEN,
+            f"executor {seat.executor_id} came back without it",
+        )
         return Wanted(attempts=wanted, results=results)
 
     async def _is_wanted(self, seat: Seat, ref: executor_service_pb2.AttemptRef) -> bool:
@@ -288,7 +313,10 @@ class Dispatcher:
         self._lose(attempts, lost.reason, lost.message)
 
     def _lose(
-        self, attempts: Iterable[AttemptKey], reason: event_pb2.TaskLossReason.ValueType, message: str
+        self,
+        attempts: Iterable[AttemptKey],
+        reason: event_pb2.TaskLossReason.ValueType,
+        message: str,
     ) -> None:
         by_run: dict[RunKey, list[AttemptRef]] = {}
         for key, task_id, attempt in attempts:
@@ -314,7 +342,9 @@ class Dispatcher:
             self._free(seat, outcome.task_id, outcome.attempt)
         for run_id, items in by_run.items():
             happened = Outcomes(instance=seat.instance, outcomes=tuple(items), source=seat)
-            self.runner.deliver(RunKey(seat.namespace, run_id), Delivery(happened=happened, keep=True))
+            self.runner.deliver(
+                RunKey(seat.namespace, run_id), Delivery(happened=happened, keep=True)
+            )
 
     def progress(self, seat: Seat, items: Sequence[executor_service_pb2.AttemptProgress]) -> None:
         """Attempts show progress: watchers see it, and an idle limit starts anew."""
@@ -325,9 +355,14 @@ class Dispatcher:
             run = self.runner.live(key)
             if run is None or run.state is None:
                 continue
-            if note_progress(run.state, AttemptRef(task_id=task_id, attempt=item.attempt), now) and item.progress:
+            if (
+                note_progress(run.state, AttemptRef(task_id=task_id, attempt=item.attempt), now)
+                and item.progress
+            ):
                 shown = [
-                    event_pb2.TransientEvent(task_id=task_id, attempt=item.attempt, progress=progress)
+                    event_pb2.TransientEvent(
+                        task_id=task_id, attempt=item.attempt, progress=progress
+                    )
                     for progress in item.progress
                 ]
                 self._hub.publish_transient(

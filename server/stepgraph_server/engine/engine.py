@@ -21,7 +21,13 @@ from stepgraph_server.engine.encoding import progress_of
 from stepgraph_server.engine.live import Delivery, FutureReply, LiveRun
 from stepgraph_server.engine.state_at import FoldedState
 from stepgraph_server.storage.errors import RequestIdReused, RunExists, StorageError
-from stepgraph_server.storage.records import RequestRecord, RunCreation, RunEnding, RunKey, RunRecord
+from stepgraph_server.storage.records import (
+    RequestRecord,
+    RunCreation,
+    RunEnding,
+    RunKey,
+    RunRecord,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +78,11 @@ class Engine:
     # Requests
 
     async def start_run(
-        self, namespace: str, request: run_service_pb2.StartRunRequest, caller: Caller, key: RequestKey | None
+        self,
+        namespace: str,
+        request: run_service_pb2.StartRunRequest,
+        caller: Caller,
+        key: RequestKey | None,
     ) -> run_pb2.Run:
         """Create a run, and return it once it is durable."""
         before = await self._earlier(namespace, key, run_pb2.Run)
@@ -107,7 +117,9 @@ class Engine:
             again = await self._earlier(namespace, key, run_pb2.Run)
             if again is not None:
                 return again
-            message = f"there is a run {run_id!r} in namespace {namespace!r}; choose another id, or none"
+            message = (
+                f"there is a run {run_id!r} in namespace {namespace!r}; choose another id, or none"
+            )
             raise Refused("RUN_EXISTS", message, metadata={"run_id": run_id}) from error
         except StorageError as error:
             return _translate(error, key, run_pb2.Run)
@@ -125,7 +137,9 @@ class Engine:
             raise _not_found(key)
         creation = record.creation
         happened = Cancel(reason=reason)
-        return await self._ask(key, happened, request, lambda run: run_message(run, creation), run_pb2.Run)
+        return await self._ask(
+            key, happened, request, lambda run: run_message(run, creation), run_pb2.Run
+        )
 
     async def answer(
         self,
@@ -145,7 +159,11 @@ class Engine:
             raise Refused("INTERRUPT_NOT_FOUND", message, metadata={"interrupt_id": interrupt_id})
         happened = Answer(interrupt_id=interrupt_id, answer=answer, answered_by=answered_by)
         return await self._ask(
-            found[1], happened, request, lambda run: _question(run, interrupt_id), interrupt_pb2.Interrupt
+            found[1],
+            happened,
+            request,
+            lambda run: _question(run, interrupt_id),
+            interrupt_pb2.Interrupt,
         )
 
     async def run_state(self, namespace: str, run_id: str, sequence: int) -> FoldedState:
@@ -156,8 +174,14 @@ class Engine:
             raise _not_found(key)
         head = record.progress.last_sequence
         if sequence > head:
-            message = f"run {run_id!r} has {head} events, so there is no state after event {sequence}"
-            metadata = {"run_id": run_id, "after_sequence": str(sequence), "last_sequence": str(head)}
+            message = (
+                f"run {run_id!r} has {head} events, so there is no state after event {sequence}"
+            )
+            metadata = {
+                "run_id": run_id,
+                "after_sequence": str(sequence),
+                "last_sequence": str(head),
+            }
             raise Refused("SEQUENCE_OUT_OF_RANGE", message, metadata=metadata)
         graph = await self._graphs.by_digest(namespace, record.creation.graph_digest)
         empty = new_state(run_id, graph, record.creation.create_time)
@@ -175,7 +199,9 @@ class Engine:
     ) -> _T:
         waiter: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         delivery = Delivery(
-            happened=happened, reply=FutureReply(waiter, respond), record=self._recorder(request, respond)
+            happened=happened,
+            reply=FutureReply(waiter, respond),
+            record=self._recorder(request, respond),
         )
         self._runner.deliver(key, delivery)
         try:
@@ -195,7 +221,9 @@ class Engine:
             return None
         return lambda run: _record(request, respond(run), self._clock.now())
 
-    async def _earlier(self, namespace: str, request: RequestKey | None, kind: type[_T]) -> _T | None:
+    async def _earlier(
+        self, namespace: str, request: RequestKey | None, kind: type[_T]
+    ) -> _T | None:
         """Return the first response to a request that is repeated."""
         if request is None:
             return None
@@ -211,13 +239,21 @@ class Engine:
                 retry_after=SECOND,
             )
 
-    async def _graph(self, namespace: str, ref: graph_pb2.GraphRef) -> tuple[run_pb2.GraphVersion, CompiledGraph]:
+    async def _graph(
+        self, namespace: str, ref: graph_pb2.GraphRef
+    ) -> tuple[run_pb2.GraphVersion, CompiledGraph]:
         if ref.WhichOneof("kind") == "reference":
             record, graph = await self._graphs.by_reference(namespace, ref.reference)
-            return run_pb2.GraphVersion(name=record.name, version=record.version, digest=record.digest), graph
+            return run_pb2.GraphVersion(
+                name=record.name, version=record.version, digest=record.digest
+            ), graph
         graph = self._graphs.compile(ref.definition)
         await self._store.graphs.put(
-            namespace, "", graph.digest, ref.definition.SerializeToString(deterministic=True), self._clock.now()
+            namespace,
+            "",
+            graph.digest,
+            ref.definition.SerializeToString(deterministic=True),
+            self._clock.now(),
         )
         return run_pb2.GraphVersion(digest=graph.digest), graph
 
@@ -248,7 +284,7 @@ class Engine:
                 self._dispatcher.lost(lost)
 
 
-def run_started(  # noqa: PLR0913  # everything that a run starts with
+def run_started(  # everything that a run starts with
     request: run_service_pb2.StartRunRequest,
     run_id: str,
     version: run_pb2.GraphVersion,
@@ -273,7 +309,9 @@ def run_started(  # noqa: PLR0913  # everything that a run starts with
         fact.initial_state.CopyFrom(request.initial_state)
     if request.HasField("input"):
         fact.input.CopyFrom(request.input)
-    limit = from_duration(request.time_limit) if request.HasField("time_limit") else graph.time_limit
+    limit = (
+        from_duration(request.time_limit) if request.HasField("time_limit") else graph.time_limit
+    )
     if limit:
         fact.time_limit_time.CopyFrom(to_timestamp(after(now, limit)))
     return fact
@@ -288,8 +326,12 @@ def run_message(run: LiveRun, creation: RunCreation) -> run_pb2.Run:
         assert state.ended_at is not None
         assert state.result is not None
         failure = state.failure.SerializeToString() if state.failure is not None else b""
-        ending = RunEnding(end_time=state.ended_at, result=state.result.SerializeToString(), failure=failure)
-    return RunRecord(key=run.key, creation=creation, progress=progress_of(state), ending=ending).to_run()
+        ending = RunEnding(
+            end_time=state.ended_at, result=state.result.SerializeToString(), failure=failure
+        )
+    return RunRecord(
+        key=run.key, creation=creation, progress=progress_of(state), ending=ending
+    ).to_run()
 
 
 def _question(run: LiveRun, interrupt_id: str) -> interrupt_pb2.Interrupt:

@@ -10,8 +10,8 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import graph_pb2
-from stepgraph_server.core.graph import compile_graph
 from stepgraph_server.core.errors import Refused
+from stepgraph_server.core.graph import compile_graph
 from stepgraph_server.storage.graphs import GraphReference
 
 if TYPE_CHECKING:

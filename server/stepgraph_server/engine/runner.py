@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from stepgraph.v1 import event_pb2, run_pb2
 from stepgraph_server.core.errors import GraphInvalid, Quarantined, Refused
 from stepgraph_server.core.inputs import GoOn, Look, Outcomes, TimePassed
-from stepgraph_server.core.tasks import STALE
 from stepgraph_server.core.run import decide, evolve, new_state, next_due
+from stepgraph_server.core.tasks import STALE
 from stepgraph_server.engine.encoding import encode_append
 from stepgraph_server.engine.live import Delivery, FutureReply, LiveRun, Pending
 from stepgraph_server.engine.timers import Timers
@@ -87,7 +87,7 @@ class Acts(Protocol):
 class Publisher(Protocol):
     """Whoever shows events to watchers."""
 
-    def publish(  # noqa: PLR0913  # the parts of one append, once per append
+    def publish(  # the parts of one append, once per append
         self,
         key: RunKey,
         batch: bytes,
@@ -104,7 +104,7 @@ class Publisher(Protocol):
 class Runner:
     """All runs that are in memory."""
 
-    def __init__(  # noqa: PLR0913  # the composition root passes each dependency by name
+    def __init__(  # the composition root passes each dependency by name
         self,
         *,
         store: Store,
@@ -172,7 +172,8 @@ class Runner:
             decision = decide(state, delivery.happened, run.world, self._clock.now())  # type: ignore[arg-type]  # live.py does not know World
         except Refused as refusal:
             if delivery.reply is not None:
-                self._reply_after(run, delivery, refusal)
+                # It may rest on events that are not durable yet; that is fine, for it says what is not done.
+                delivery.reply.failed(refusal)
             return
         except Exception as error:
             self._quarantine(run, delivery, error)
@@ -182,11 +183,6 @@ class Runner:
             self._submit(run, delivery, decision)
         else:
             self._stand_on_last(run, delivery, decision)
-
-    def _reply_after(self, run: LiveRun, delivery: Delivery, refusal: Refused) -> None:
-        # A refusal may rest on events that are not durable yet; that is fine, for it says what is not done.
-        assert delivery.reply is not None
-        delivery.reply.failed(refusal)
 
     def _arm(self, run: LiveRun) -> None:
         assert run.state is not None
@@ -305,26 +301,29 @@ class Runner:
 
     async def _load(self, run: LiveRun) -> None:
         """Fold a run from its journal, then let what has happened to it meanwhile happen."""
-        delay = FIRST_RELOAD_DELAY_S
-        while True:
-            try:
-                state = await self._fold(run.key)
-                break
-            except JournalUnavailable:
-                await asyncio.sleep(delay)
-                delay = min(delay * 2, MAX_RELOAD_DELAY_S)
-            except (Refused, GraphInvalid, Quarantined) as error:
-                await self._refuse_all(run, error)
-                return
-        run.state = state
+        try:
+            state = run.state = await self._fold_stubbornly(run.key)
+        except (Refused, GraphInvalid, Quarantined) as error:
+            await self._refuse_all(run, error)
+            return
         self._arm(run)
         if not state.final:
             self._acts.recovered(run)
             self._take(run, Delivery(happened=GoOn()))
-        while run.inbox and run.state is not None and not run.broken:
+        while run.inbox and not run.broken:
             self._take(run, run.inbox.popleft())
         self._acts.flush()
         self._let_go(run)
+
+    async def _fold_stubbornly(self, key: RunKey) -> RunState:
+        """Fold a run; while the journal can't be read, wait and try again, because its work must not get lost."""
+        delay = FIRST_RELOAD_DELAY_S
+        while True:
+            try:
+                return await self._fold(key)
+            except JournalUnavailable:
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, MAX_RELOAD_DELAY_S)
 
     async def _fold(self, key: RunKey) -> RunState:
         record = await self._store.runs.get(key)

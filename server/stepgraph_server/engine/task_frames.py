@@ -37,7 +37,9 @@ def task_frame(state: RunState, task: Task) -> bytes:
     if len(data) > MAX_INPUT_BYTES:
         head.input_size_bytes = len(data)
         return head.SerializeToString() + _limits(task.limits)
-    return head.SerializeToString() + _limits(task.limits) + wire.length_delimited(_INPUT_FIELD, data)
+    return (
+        head.SerializeToString() + _limits(task.limits) + wire.length_delimited(_INPUT_FIELD, data)
+    )
 
 
 def task_input(state: RunState, task: Task) -> bytes:

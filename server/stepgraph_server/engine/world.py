@@ -19,7 +19,7 @@ class RunWorld:
 
     __slots__ = ("_catalogue", "_dispatcher", "_jitter", "_key", "limits")
 
-    def __init__(  # noqa: PLR0913  # the dispatcher passes each by name
+    def __init__(  # the dispatcher passes each by name
         self,
         *,
         key: RunKey,

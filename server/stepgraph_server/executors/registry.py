@@ -267,6 +267,16 @@ class Registry:
 
     # ---- reading ---------------------------------------------------------------------------------
 
+    def room(self, namespace: str, key: RequirementKey, selector: Selector) -> int:
+        """Count the slots that are free for such a task."""
+        space = self._namespaces.get(namespace)
+        if space is None:
+            return 0
+        candidates = space.candidates.get((key, selector))
+        if candidates is None:
+            candidates = self._find(space, key, selector)
+        return sum(seat.max_in_flight - seat.in_flight for seat in candidates if seat.load < 1)
+
     def find(self, namespace: str, executor_id: str, instance: str) -> Seat | None:
         """Return the live seat of an instance, if it has one."""
         space = self._namespaces.get(namespace)
