@@ -75,10 +75,13 @@ class AppendInvalid(StorageError):
 
 
 class JournalUnavailable(StorageError):
-    """Nothing could be written: the disk is full or broken, or the store is closed. Nothing of it is stored; try later."""
+    """The store could not be used just now: its disk is full or broken, or it is closed. Nothing was stored; try later.
+
+    `remedy` says what an operator can do about it.
+    """
 
     def __init__(self, path: str, cause_text: str, remedy: str) -> None:
-        super().__init__(f"can't write {path}: {cause_text}. {remedy}")
+        super().__init__(f"can't use {path}: {cause_text}. {remedy}")
         self.path = path
         self.cause_text = cause_text
         self.remedy = remedy
