@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepgraph.v1 import interrupt_pb2
 from stepgraph_server.core import interrupts, wire
 from stepgraph_server.core.instants import from_timestamp
 from stepgraph_server.core.run import next_due
 from stepgraph_server.storage.records import Append, QuestionRow, RunEnding, RunProgress
 
 if TYPE_CHECKING:
-    from stepgraph.v1 import event_pb2
+    from stepgraph.v1 import event_pb2, interrupt_pb2
     from stepgraph_server.core.state import RunState
     from stepgraph_server.storage.records import RunKey
 

@@ -7,6 +7,7 @@ tasks that do it. A request id is looked up first and stored in the same append 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -17,9 +18,12 @@ from stepgraph_server.core.instants import SECOND, after, from_duration, to_time
 from stepgraph_server.core.interrupts import current
 from stepgraph_server.core.run import new_state
 from stepgraph_server.core.state import RULES_VERSION
+from stepgraph_server.engine.callers import RequestKey
 from stepgraph_server.engine.encoding import progress_of
 from stepgraph_server.engine.live import Delivery, FutureReply, LiveRun
 from stepgraph_server.engine.state_at import FoldedState
+from stepgraph_server.engine.task_frames import task_input
+from stepgraph_server.executors.port import split_task_id
 from stepgraph_server.storage.errors import RequestIdReused, RunExists, StorageError
 from stepgraph_server.storage.records import (
     RequestRecord,
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
 
     from stepgraph_server.core.graph import CompiledGraph
     from stepgraph_server.core.instants import Instant
-    from stepgraph_server.engine.callers import Caller, RequestKey
+    from stepgraph_server.engine.callers import Caller
     from stepgraph_server.engine.clock import Clock
     from stepgraph_server.engine.dispatcher import Dispatcher
     from stepgraph_server.engine.graph_cache import GraphCache
@@ -78,13 +82,10 @@ class Engine:
     # Requests
 
     async def start_run(
-        self,
-        namespace: str,
-        request: run_service_pb2.StartRunRequest,
-        caller: Caller,
-        key: RequestKey | None,
+        self, namespace: str, request: run_service_pb2.StartRunRequest, caller: Caller
     ) -> run_pb2.Run:
-        """Create a run, and return it once it is durable."""
+        """Create a run, and return it once it is durable. A repeated request_id gives the first run."""
+        key = _start_key(request)
         before = await self._earlier(namespace, key, run_pb2.Run)
         if before is not None:
             return before
@@ -165,6 +166,22 @@ class Engine:
             lambda run: _question(run, interrupt_id),
             interrupt_pb2.Interrupt,
         )
+
+    async def task_input(
+        self, namespace: str, task_id: str, attempt: int, instance_token: bytes
+    ) -> bytes:
+        """Return the serialized TaskInput of an attempt that this instance holds."""
+        run_id, local_id = split_task_id(task_id)
+        try:
+            run = await self._runner.settled(RunKey(namespace, run_id))
+        except Refused as error:
+            raise _no_attempt(task_id, attempt) from error
+        state = run.state
+        task = state.tasks.get(local_id) if state is not None else None
+        instance = hashlib.sha256(instance_token).hexdigest()
+        if state is None or task is None or task.attempt != attempt or task.instance != instance:
+            raise _no_attempt(task_id, attempt)
+        return task_input(state, task)
 
     async def run_state(self, namespace: str, run_id: str, sequence: int) -> FoldedState:
         """Return the state of a run after an event; 0 means its last one."""
@@ -284,6 +301,19 @@ class Engine:
                 self._dispatcher.lost(lost)
 
 
+def _start_key(request: run_service_pb2.StartRunRequest) -> RequestKey | None:
+    """Return what the start of a run is remembered by, whichever RPC it came with."""
+    if not request.request_id:
+        return None
+    bare = run_service_pb2.StartRunRequest()
+    bare.CopyFrom(request)
+    bare.ClearField("request_id")
+    bare.ClearField("namespace")
+    return RequestKey(
+        method="StartRun", request_id=request.request_id, fingerprint=canonical.digest(bare)
+    )
+
+
 def run_started(  # everything that a run starts with
     request: run_service_pb2.StartRunRequest,
     run_id: str,
@@ -362,6 +392,15 @@ def _translate(error: StorageError, request: RequestKey | None, kind: type[_T]) 
         return _first_response(error.record, request, kind)
     message = "it could not be written; nothing was recorded, or a retry with the same request_id finds what was"
     raise Refused("JOURNAL_UNAVAILABLE", message, retry_after=SECOND) from error
+
+
+def _no_attempt(task_id: str, attempt: int) -> Refused:
+    message = (
+        f"attempt {attempt} of {task_id!r} is not current, or another executor has it; drop it"
+    )
+    return Refused(
+        "TASK_NOT_FOUND", message, metadata={"task_id": task_id, "attempt": str(attempt)}
+    )
 
 
 def _not_found(key: RunKey) -> Refused:

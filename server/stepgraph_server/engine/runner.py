@@ -175,7 +175,7 @@ class Runner:
                 # It may rest on events that are not durable yet; that is fine, for it says what is not done.
                 delivery.reply.failed(refusal)
             return
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # a fault of the rules stops this run, and no other
             self._quarantine(run, delivery, error)
             return
         self._arm(run)
