@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from stepgraph.v1 import event_pb2, graph_pb2, interrupt_pb2, run_pb2, run_service_pb2
+from stepgraph_server.core import canonical
 from stepgraph_server.core.errors import Refused
 from stepgraph_server.core.inputs import Answer, Cancel, GoOn, Start
 from stepgraph_server.core.instants import SECOND, after, from_duration, to_timestamp
