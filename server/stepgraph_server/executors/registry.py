@@ -24,7 +24,7 @@ from stepgraph_server.core.instants import after, to_timestamp
 from stepgraph_server.executors.seats import NO_ROOM, LostInstance, Seat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from stepgraph_server.core.instants import Instant, Span
     from stepgraph_server.executors.capabilities import Abilities, RequirementKey
@@ -257,25 +257,15 @@ class Registry:
 
     def capable(self, namespace: str, key: RequirementKey, selector: Selector) -> int:
         """Count the seats that could take such a task if they had room: connected, not drained."""
-        space = self._namespaces.get(namespace)
-        if space is None:
-            return 0
-        candidates = space.candidates.get((key, selector))
-        if candidates is None:
-            candidates = self._find(space, key, selector)
+        candidates = self._candidates(namespace, key, selector)
         return sum(1 for seat in candidates if seat.max_in_flight and not seat.draining)
-
-    # ---- reading ---------------------------------------------------------------------------------
 
     def room(self, namespace: str, key: RequirementKey, selector: Selector) -> int:
         """Count the slots that are free for such a task."""
-        space = self._namespaces.get(namespace)
-        if space is None:
-            return 0
-        candidates = space.candidates.get((key, selector))
-        if candidates is None:
-            candidates = self._find(space, key, selector)
+        candidates = self._candidates(namespace, key, selector)
         return sum(seat.max_in_flight - seat.in_flight for seat in candidates if seat.load < 1)
+
+    # ---- reading ---------------------------------------------------------------------------------
 
     def find(self, namespace: str, executor_id: str, instance: str) -> Seat | None:
         """Return the live seat of an instance, if it has one."""
@@ -370,6 +360,15 @@ class Registry:
             self._tools_seen += 1
             since[name, offer.digest] = known.get((name, offer.digest), self._tools_seen)
         instance.tools_since = since
+
+    def _candidates(
+        self, namespace: str, key: RequirementKey, selector: Selector
+    ) -> Sequence[Seat]:
+        space = self._namespaces.get(namespace)
+        if space is None:
+            return ()
+        candidates = space.candidates.get((key, selector))
+        return candidates if candidates is not None else self._find(space, key, selector)
 
     def _find(self, space: _Namespace, key: RequirementKey, selector: Selector) -> list[Seat]:
         if len(space.candidates) >= MAX_REMEMBERED_LISTS:

@@ -40,3 +40,9 @@ CALL_REFUSED: Final = "call.refused"
 
 REQUESTS_FORGOTTEN: Final = "requests.forgotten"
 """Records of old request ids were deleted; at level debug. Fields: count."""
+
+SESSION_OPENED: Final = "session.opened"
+"""An executor has connected. Fields: namespace, executor_id, session_id, client, held, unacknowledged."""
+
+SESSION_ENDED: Final = "session.ended"
+"""An executor's session is over. Fields: namespace, executor_id, reason, seconds."""
