@@ -7,14 +7,12 @@ the check of graphs to say, which lists it as problems with codes.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from stepgraph.v1 import value_pb2
-from stepgraph_server.core import json_text, names
+from stepgraph_server.core import json_text, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -24,10 +22,10 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
     from google.protobuf.timestamp_pb2 import Timestamp
 
+    from stepgraph.v1 import value_pb2
     from stepgraph_server.api.findings import Findings
+    from stepgraph_server.core.values import ValueLimits
 
-DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
-MAX_MEDIA_TYPE_CHARACTERS: Final = 256
 MAX_DURATION_SECONDS: Final = 315_576_000_000
 MAX_TIMESTAMP_SECONDS: Final = 253_402_300_799
 MIN_TIMESTAMP_SECONDS: Final = -62_135_596_800
@@ -39,14 +37,6 @@ _GRAPH: Final = "stepgraph.v1.StateGraph"
 MAY_BE_UNSET: Final = frozenset(
     {"stepgraph.v1.Value.kind", "stepgraph.v1.StartRunRequest.origin", "stepgraph.v1.GraphRef.kind"}
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContentLimits:
-    """How large payloads in a request may be."""
-
-    max_inline_value_bytes: int
-    max_stored_value_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +61,7 @@ class _Plan:
 class ContentWalk:
     """Walks through one request and reports what it finds."""
 
-    def __init__(self, limits: ContentLimits, findings: Findings) -> None:
+    def __init__(self, limits: ValueLimits, findings: Findings) -> None:
         self._limits = limits
         self._findings = findings
         self._checks: Mapping[str, Callable[[Message, str], None]] = {
@@ -136,61 +126,11 @@ class ContentWalk:
 
     def _check_value(self, message: Message, path: str) -> None:
         value = cast("value_pb2.Value", message)
-        match value.WhichOneof("kind"):
-            case "text":
-                self._check_size(path, len(value.text.encode()))
-            case "json":
-                if self._check_size(path, len(value.json.encode())):
-                    self.check_json(value.json, path)
-            case "blob":
-                self._check_size(path, len(value.blob.data))
-                self._check_media_type(value.blob.media_type, f"{path}.blob")
-            case "stored":
-                self.check_stored(value.stored, f"{path}.stored")
-            case "secret":
-                if not names.is_id(value.secret.name):
-                    self._findings.add(f"{path}.secret.name", f"must match {names.ID_PATTERN}")
-            case None:
-                pass  # empty
-
-    def _check_size(self, path: str, size_bytes: int) -> bool:
-        limit = self._limits.max_inline_value_bytes
-        if size_bytes > limit:
-            self._findings.too_large(
-                path, size_bytes, limit, "Write it with ValueService and send the reference."
-            )
-        return size_bytes <= limit
-
-    def check_json(self, text: str, path: str) -> None:
-        """Report a text that is not JSON that every reader takes alike."""
-        try:
-            json_text.parse(text)
-        except json_text.JsonTextError as error:
-            self._findings.add(
-                path,
-                str(error),
-                reason="JSON_INVALID",
-                metadata={"line": str(error.line), "column": str(error.column)},
-            )
-
-    def check_stored(
-        self, stored: value_pb2.StoredValue, path: str, *, digest_needed: bool = True
-    ) -> None:
-        """Report a reference to a stored value that can't be one."""
-        if (stored.digest or digest_needed) and not DIGEST.fullmatch(stored.digest):
-            self._findings.add(f"{path}.digest", "must be sha256: and 64 lower-case hex digits")
-        limit = self._limits.max_stored_value_bytes
-        if stored.size_bytes > limit:
-            self._findings.too_large(path, stored.size_bytes, limit)
-        if stored.form == value_pb2.VALUE_FORM_UNSPECIFIED:
-            self._findings.add(f"{path}.form", "must say which variant the value stands for")
-        self._check_media_type(stored.media_type, path)
-
-    def _check_media_type(self, media_type: str, path: str) -> None:
-        if len(media_type) > MAX_MEDIA_TYPE_CHARACTERS:
-            self._findings.add(
-                f"{path}.media_type", f"has more than {MAX_MEDIA_TYPE_CHARACTERS} characters"
-            )
+        if value.WhichOneof("kind") is None:
+            return  # whether a value may be empty is for who wants it to say
+        for violation in values.check_value(value, path, self._limits):
+            metadata = _place(value.json) if violation.reason == "JSON_INVALID" else {}
+            self._findings.report(violation, metadata)
 
     def _check_duration(self, message: Message, path: str) -> None:
         duration = cast("Duration", message)
@@ -204,11 +144,20 @@ class ContentWalk:
             self._findings.add(path, "must be a time in the years 1 to 9999")
 
 
+def _place(text: str) -> Mapping[str, str]:
+    """Return where a text stops being JSON."""
+    try:
+        json_text.parse(text)
+    except json_text.JsonTextError as error:
+        return {"line": str(error.line), "column": str(error.column)}
+    return {}
+
+
 def _messages(content: object, field: _Field, path: str) -> Iterable[tuple[Message, str]]:
     """Yield the messages that a field holds, each with its path."""
     if field.is_map:
         entries = cast("Mapping[object, Message]", content)
-        return ((entries[key], f'{path}["{key}"]') for key in entries)
+        return ((entries[key], f"{path}.{key}") for key in entries)
     if field.is_repeated:
         items = cast("Iterable[Message]", content)
         return ((item, f"{path}[{index}]") for index, item in enumerate(items))

@@ -31,7 +31,7 @@ class Findings:
     """Collects violations."""
 
     def __init__(self) -> None:
-        self._found: list[tuple[Violation, Mapping[str, str]]] = []
+        self._found: dict[str, tuple[Violation, Mapping[str, str]]] = {}
 
     @property
     def is_full(self) -> bool:
@@ -46,11 +46,13 @@ class Findings:
         reason: str = "INVALID_REQUEST",
         metadata: Mapping[str, str] | None = None,
     ) -> None:
-        """Report a field, unless enough was found. `metadata` are the keys that the reason has beside `field`."""
-        if self.is_full:
-            return
-        violation = Violation(path=path, message=message, reason=reason)
-        self._found.append((violation, metadata or {}))
+        """Report a field. `metadata` are the keys that the reason has beside `field`."""
+        self.report(Violation(path=path, message=message, reason=reason), metadata or {})
+
+    def report(self, violation: Violation, metadata: Mapping[str, str]) -> None:
+        """Report what somebody else found, unless enough was found, or that field already."""
+        if not self.is_full:
+            self._found.setdefault(violation.path, (violation, metadata))
 
     def too_large(self, path: str, size_bytes: int, limit_bytes: int, remedy: str = "") -> None:
         """Report something that is larger than it may be."""
@@ -82,12 +84,12 @@ class Findings:
         """
         if not self._found:
             return
-        first, metadata = min(self._found, key=lambda found: _ORDER.index(found[0].reason))
+        first, metadata = min(self._found.values(), key=lambda found: _ORDER.index(found[0].reason))
         count = len(self._found)
         more = f" (and {count - 1} more)" if count > 1 else ""
         raise Refused(
             first.reason,
             f"{first.path}: {first.message}{more}",
             metadata={"field": first.path, **metadata},
-            violations=[violation for violation, _ in self._found],
+            violations=[violation for violation, _ in self._found.values()],
         )

@@ -10,19 +10,23 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from stepgraph_server.api.requests import DEFAULT_NAMESPACE, namespace_of
 from stepgraph_server.core import canonical
 from stepgraph_server.core.errors import Refused, Violation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from google.protobuf.message import Message
 
     from stepgraph_server.api.requests import Namespaced
     from stepgraph_server.config import PageSettings
 
 Position: TypeAlias = tuple["str | int", ...]
+
+T = TypeVar("T")
 
 VERSION: Final = 1
 _DIGEST_BYTES: Final = 9
@@ -37,10 +41,26 @@ def entries(page_size: int, pages: PageSettings) -> int:
     return min(page_size or pages.default_entries, pages.max_entries)
 
 
+def state_entries(page_size: int, pages: PageSettings) -> int:
+    """Return how many messages and variables a page of a state has."""
+    return min(page_size or pages.default_state_entries, pages.max_state_entries)
+
+
+class TokenMaker:
+    """Makes tokens for one request; for a watch, which needs one with each response."""
+
+    def __init__(self, request: Message) -> None:
+        self._head = _head(request)
+
+    def encode(self, position: Position) -> str:
+        """Return the token of a position."""
+        content = json.dumps(position, separators=(",", ":")).encode()
+        return base64.urlsafe_b64encode(self._head + content).rstrip(b"=").decode()
+
+
 def encode(request: Message, position: Position) -> str:
     """Return the token of a position in what `request` asks for."""
-    content = json.dumps(position, separators=(",", ":")).encode()
-    return base64.urlsafe_b64encode(_head(request) + content).rstrip(b"=").decode()
+    return TokenMaker(request).encode(position)
 
 
 def decode_page(token: str, request: Message, shape: tuple[type, ...]) -> Position | None:
@@ -105,3 +125,22 @@ def _head(request: Message) -> bytes:
         bound.ClearField("namespace")
     digest = canonical.digest(bound).removeprefix("sha256:")
     return bytes((VERSION,)) + bytes.fromhex(digest)[:_DIGEST_BYTES]
+
+
+def cut(
+    found: Sequence[T], limit: int, max_bytes: int, size: Callable[[T], int]
+) -> tuple[Sequence[T], bool]:
+    """Return what fits on a page, and whether something is left: at most `limit`, and bytes unless it is the first.
+
+    Args:
+        found: What was found; one more than `limit` if there is more.
+        limit: How many entries the page has at most.
+        max_bytes: How many bytes the entries have together; a first one that is larger stands alone.
+        size: How many bytes an entry has.
+    """
+    room = max_bytes
+    for index, entry in enumerate(found[:limit]):
+        room -= size(entry)
+        if room < 0 and index:
+            return found[:index], True
+    return found[:limit], len(found) > limit

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
     import grpc.aio
 
     from stepgraph.v1 import (
         conversation_pb2,
+        executor_service_pb2,
         interrupt_pb2,
         run_pb2,
         run_service_pb2,
@@ -59,13 +60,38 @@ class StateAt(Protocol):
         ...
 
 
+class ExecutorList(Protocol):
+    """Who is connected."""
+
+    def executors(self, namespace: str) -> Sequence[executor_service_pb2.Executor]:
+        """Return the executors that are connected, or within their grace, by id."""
+        ...
+
+
+class Sessions(Protocol):
+    """Serves the sessions of executors."""
+
+    def connect(
+        self, requests: AsyncIterator[bytes], context: object
+    ) -> AsyncGenerator[bytes, None]:
+        """Serve one session, from serialized frames to serialized frames.
+
+        It ends when the generator does; what it raises becomes the status.
+        """
+        ...
+
+
 class Engine(Protocol):
     """Makes runs happen. Every method raises Refused for what can't be done, and is safe to be cancelled."""
 
     async def start_run(
-        self, namespace: str, request: run_service_pb2.StartRunRequest, caller: Caller
+        self,
+        namespace: str,
+        request: run_service_pb2.StartRunRequest,
+        caller: Caller,
+        key: RequestKey | None,
     ) -> run_pb2.Run:
-        """Create a run, and return it once it is durable. A repeated request_id gives the first run.
+        """Create a run, and return it once it is durable. A repeated key gives the first run.
 
         The request was checked by shape; graph references, an inline definition and values were not looked at.
         """
@@ -88,13 +114,19 @@ class Engine(Protocol):
         """Answer a question, and return it once the answer is durable."""
         ...
 
+    async def task_input(
+        self, namespace: str, task_id: str, attempt: int, instance_token: bytes
+    ) -> bytes:
+        """Return the serialized TaskInput of an attempt that this instance holds; else TASK_NOT_FOUND."""
+        ...
+
     async def run_state(self, namespace: str, run_id: str, sequence: int) -> StateAt:
         """Return the state of a run after an event; 0 means its last one."""
         ...
 
 
 class Watcher(Protocol):
-    """Feeds watches. What it yields are serialized responses without a resume token, or empty for a keep-alive."""
+    """Feeds watches. Each item holds serialized WatchBatches, all that is ready; none of them is a keep-alive."""
 
     def watch_run(
         self,
@@ -104,7 +136,7 @@ class Watcher(Protocol):
         *,
         summary: bool,
         history_only: bool,
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[Sequence[bytes], None]:
         """Yield all that happens in a run after a sequence, until its terminal event.
 
         Raises:
@@ -115,6 +147,6 @@ class Watcher(Protocol):
 
     def watch_runs(
         self, namespace: str, query: RunQuery, after_position: int | None, *, summary: bool
-    ) -> AsyncIterator[tuple[bytes, int]]:
+    ) -> AsyncGenerator[tuple[Sequence[bytes], int], None]:
         """Yield all that happens in the runs that match, after a position or from now, with the position to resume at."""
         ...

@@ -8,16 +8,19 @@ What needs the store, or the rules of graphs and runs, is none of this file's bu
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from stepgraph_server.api.contents import DIGEST, ContentLimits, ContentWalk
+from stepgraph.v1 import value_pb2
+from stepgraph_server.api.contents import ContentWalk
 from stepgraph_server.api.findings import Findings
 from stepgraph_server.core import canonical, names
+from stepgraph_server.core.state_checks import check_state
+from stepgraph_server.core.values import check_message, check_value, check_variables
 from stepgraph_server.storage.graphs import DIGEST_PREFIX, GraphReference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from google.protobuf.duration_pb2 import Duration
     from google.protobuf.message import Message
@@ -27,14 +30,17 @@ if TYPE_CHECKING:
         graph_pb2,
         graph_service_pb2,
         interrupt_service_pb2,
+        run_pb2,
         run_service_pb2,
         state_pb2,
-        value_pb2,
         value_service_pb2,
     )
+    from stepgraph_server.core.errors import Violation
+    from stepgraph_server.core.values import ValueLimits
 
 DEFAULT_NAMESPACE: Final = "default"
 RUN_ID_PATTERN: Final = "[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}"
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _RUN_ID: Final = re.compile(RUN_ID_PATTERN)
 MAX_REQUEST_ID_CHARACTERS: Final = 64
 MAX_LABEL_CHARACTERS: Final = 128
@@ -43,7 +49,8 @@ MAX_ANSWERER_CHARACTERS: Final = 256
 MAX_TOKEN_CHARACTERS: Final = 512
 MAX_INTERRUPT_ID_CHARACTERS: Final = 512
 MAX_TASK_ID_CHARACTERS: Final = 4_096
-MAX_METADATA_ENTRIES: Final = 64
+MAX_TEXT_BYTES: Final = 256 * 1024
+MAX_FEEDBACK_BYTES: Final = 64 * 1024
 MAX_METADATA_CHARACTERS: Final = 4_096
 MIN_INSTANCE_TOKEN_BYTES: Final = 16
 MAX_INSTANCE_TOKEN_BYTES: Final = 64
@@ -67,7 +74,7 @@ class _Paged(Protocol):
 class RequestLimits:
     """What requests may hold. The meaning of each limit stands in the settings that they are taken from."""
 
-    contents: ContentLimits
+    values: ValueLimits
     max_labels: int
     max_graph_bytes: int
     max_start_bytes: int
@@ -118,13 +125,23 @@ class RequestChecker:
         findings = Findings()
         _Check(self._limits, findings).namespace(header, "header.namespace")
         if header.HasField("value"):
-            self._walk(findings).check_stored(header.value, "header.value", digest_needed=False)
+            self._check_stored(header.value, findings)
         else:
             findings.add("header.value", "is missing")
         findings.refuse_if_any()
 
+    def _check_stored(self, given: value_pb2.StoredValue, findings: Findings) -> None:
+        stored = value_pb2.StoredValue()
+        stored.CopyFrom(given)
+        # The digest may be left out: the server computes it.
+        stored.digest = stored.digest or f"{DIGEST_PREFIX}{'0' * 64}"
+        found = check_value(value_pb2.Value(stored=stored), "header.value", self._limits.values)
+        for violation in found:
+            path = violation.path.replace(".stored", "")
+            findings.report(replace(violation, path=path), {})
+
     def _walk(self, findings: Findings) -> ContentWalk:
-        return ContentWalk(self._limits.contents, findings)
+        return ContentWalk(self._limits.values, findings)
 
 
 class _Check:
@@ -143,7 +160,7 @@ class _Check:
             self._match(_RUN_ID, RUN_ID_PATTERN, text, path)
 
     def digest(self, text: str, path: str) -> None:
-        if not DIGEST.fullmatch(text):
+        if not _DIGEST.fullmatch(text):
             self.findings.add(path, "must be sha256: and 64 lower-case hex digits")
 
     def graph(self, text: str, path: str = "graph", *, may_be_empty: bool = False) -> None:
@@ -203,15 +220,19 @@ class _Check:
         if size > limit:
             self.findings.too_large(path, size, limit)
 
-    def variables(self, variables: Mapping[str, value_pb2.Value], path: str) -> None:
-        for name, value in variables.items():
-            place = f'{path}["{name[: names.MAX_VARIABLE_CHARACTERS]}"]'
-            if not names.is_variable(name):
-                self.findings.add(place, f"a variable must match {names.VARIABLE_PATTERN}")
-            elif names.is_reserved(name):
-                self.findings.add(place, "only the server writes this variable")
-            if value.WhichOneof("kind") is None:
-                self.findings.add(place, "is unset; leave the variable out instead")
+    def payload(self, violations: Iterable[Violation]) -> None:
+        for violation in violations:
+            self.findings.report(violation, {})
+
+    def not_reserved(self, variables: Iterable[str], path: str) -> None:
+        for name in variables:
+            if names.is_reserved(name):
+                self.findings.add(f"{path}.{name}", "only the server writes this variable")
+
+    def size(self, text: str, path: str, limit_bytes: int) -> None:
+        size = len(text.encode())
+        if size > limit_bytes:
+            self.findings.too_large(path, size, limit_bytes)
 
     def _match(self, pattern: re.Pattern[str], shown: str, text: str, path: str) -> None:
         if not pattern.fullmatch(text):
@@ -275,7 +296,7 @@ def _start_run(check: _Check, request: run_service_pb2.StartRunRequest, prefix: 
         check.findings.not_yet(f"{prefix}continue_from")
     if request.HasField("initial_state"):
         _initial_state(check, request.initial_state, f"{prefix}initial_state")
-    check.variables(request.input.variables, f"{prefix}input.variables")
+    _input(check, request.input, f"{prefix}input")
     # Both go into one event, which must fit into a message that clients with default limits can read.
     size = request.initial_state.ByteSize() + request.input.ByteSize()
     if size > check.limits.max_start_bytes:
@@ -307,13 +328,21 @@ def _initial_state(check: _Check, state: state_pb2.GraphState, path: str) -> Non
         check.findings.add(f"{path}.token_budget_remaining", "use token_limit of the request")
     if state.interrupt_points:
         check.findings.add(f"{path}.interrupt_points", "is kept by the server; leave it out")
-    check.variables(state.variables, f"{path}.variables")
-    if len(state.metadata) > MAX_METADATA_ENTRIES:
-        check.findings.too_many(
-            f"{path}.metadata", len(state.metadata), MAX_METADATA_ENTRIES, "max_metadata_entries"
-        )
+    check.payload(check_state(state, path, check.limits.values))
+    check.not_reserved(state.variables, f"{path}.variables")
     for name, value in state.metadata.items():
-        check.text(value, f'{path}.metadata["{name}"]', MAX_METADATA_CHARACTERS)
+        check.text(value, f"{path}.metadata.{name}", MAX_METADATA_CHARACTERS)
+
+
+def _input(check: _Check, given: run_pb2.RunInput, path: str) -> None:
+    _variables(check, given.variables, f"{path}.variables")
+    for index, message in enumerate(given.messages):
+        check.payload(check_message(message, f"{path}.messages[{index}]", check.limits.values))
+
+
+def _variables(check: _Check, variables: Mapping[str, value_pb2.Value], path: str) -> None:
+    check.payload(check_variables(variables, path, check.limits.values))
+    check.not_reserved(variables, path)
 
 
 def _start_and_watch_run(check: _Check, request: run_service_pb2.StartAndWatchRunRequest) -> None:
@@ -390,7 +419,11 @@ def _answer_interrupt(check: _Check, request: interrupt_service_pb2.AnswerInterr
             pass  # an unset oneof was reported already
     if not request.HasField("answer"):
         check.findings.add("answer", "is missing")
-    check.variables(request.answer.proceed_with.variables, "answer.proceed_with.variables")
+    answer = request.answer
+    _variables(check, answer.proceed_with.variables, "answer.proceed_with.variables")
+    check.size(answer.proceed_with.message, "answer.proceed_with.message", MAX_TEXT_BYTES)
+    check.size(answer.revise.feedback, "answer.revise.feedback", MAX_FEEDBACK_BYTES)
+    check.size(answer.abort.reason, "answer.abort.reason", MAX_FEEDBACK_BYTES)
 
 
 def _get_interrupt(check: _Check, request: interrupt_service_pb2.GetInterruptRequest) -> None:

@@ -17,11 +17,12 @@ from stepgraph.v1 import (
     run_service_pb2,
     value_pb2,
 )
-from stepgraph_server.api.contents import ContentLimits, ContentWalk
+from stepgraph_server.api.contents import ContentWalk
 from stepgraph_server.api.findings import Findings
 from stepgraph_server.core.errors import Refused
+from stepgraph_server.core.values import ValueLimits
 
-LIMITS = ContentLimits(max_inline_value_bytes=100, max_stored_value_bytes=1_000)
+LIMITS = ValueLimits(max_inline_bytes=100, max_stored_bytes=1_000)
 
 
 def shown(value):
@@ -89,7 +90,7 @@ def test_good_values_pass(value):
         (value_pb2.Value(json='{"a": 1, "a": 2}'), "", "JSON_INVALID"),
         (
             value_pb2.Value(blob=value_pb2.Blob(media_type="x" * 300)),
-            ".blob.media_type",
+            ".media_type",
             "INVALID_REQUEST",
         ),
         (
@@ -109,7 +110,7 @@ def test_good_values_pass(value):
         ),
         (
             value_pb2.Value(stored=value_pb2.StoredValue(digest=DIGEST, form=1, size_bytes=1_001)),
-            ".stored",
+            ".stored.size_bytes",
             "PAYLOAD_TOO_LARGE",
         ),
         (
@@ -121,7 +122,7 @@ def test_good_values_pass(value):
     ids=shown,
 )
 def test_bad_values_are_found_with_their_path(value, path, reason):
-    assert found(start(x=value)) == [(f'input.variables["x"]{path}', reason)]
+    assert found(start(x=value)) == [(f"input.variables.x{path}", reason)]
 
 
 def test_json_says_where_it_is_broken():
@@ -142,7 +143,7 @@ def test_a_variant_of_a_newer_client_is_found_wherever_it_hides():
 
     assert found(request) == [
         ("initial_state.conversation.messages[0].content[0]", "UNKNOWN_VARIANT"),
-        ('input.variables["x"]', "UNKNOWN_VARIANT"),
+        ("input.variables.x", "UNKNOWN_VARIANT"),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepgraph_server.api.findings import MAX_FINDINGS, Findings
-from stepgraph_server.core.errors import Refused
+from stepgraph_server.core.errors import Refused, Violation
 
 
 def refused(findings):
@@ -84,8 +84,19 @@ def test_too_many_has_number_and_limit():
 def test_there_is_an_end_to_collecting():
     findings = Findings()
 
-    for _ in range(MAX_FINDINGS + 10):
-        findings.add("x", "is wrong")
+    for n in range(MAX_FINDINGS + 10):
+        findings.add(f"x[{n}]", "is wrong")
 
     assert findings.is_full
     assert len(refused(findings).violations) == MAX_FINDINGS
+
+
+def test_what_was_found_first_about_a_field_stands():
+    findings = Findings()
+    findings.add("x", "is not JSON", reason="JSON_INVALID", metadata={"line": "1"})
+    findings.report(Violation(path="x", message="is wrong"), {})
+
+    error = refused(findings)
+
+    assert error.metadata == {"field": "x", "line": "1"}
+    assert len(error.violations) == 1

@@ -97,3 +97,18 @@ def test_a_resume_token_is_refused_with_its_own_reason():
 @pytest.mark.parametrize(("asked", "given"), [(0, 50), (1, 1), (500, 500), (501, 500)])
 def test_page_sizes_have_a_default_and_a_limit(asked, given):
     assert paging.entries(asked, PageSettings()) == given
+
+
+@pytest.mark.parametrize(
+    ("sizes", "limit", "page", "is_more"),
+    [
+        ([], 3, [], False),
+        ([1, 2, 3], 3, [1, 2, 3], False),
+        ([1, 2, 3, 4], 3, [1, 2, 3], True),
+        ([6, 4, 1], 3, [6, 4], True),
+        ([50, 1], 3, [50], True),
+        ([50], 3, [50], False),
+    ],
+)
+def test_a_page_is_cut_by_count_and_bytes_and_has_at_least_one_entry(sizes, limit, page, is_more):
+    assert paging.cut(sizes, limit, 10, lambda size: size) == (page, is_more)

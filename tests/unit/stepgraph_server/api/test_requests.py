@@ -14,7 +14,6 @@ from stepgraph.v1 import (
     value_pb2,
     value_service_pb2,
 )
-from stepgraph_server.api.contents import ContentLimits
 from stepgraph_server.api.requests import (
     RULES,
     RequestChecker,
@@ -23,9 +22,10 @@ from stepgraph_server.api.requests import (
     namespace_of,
 )
 from stepgraph_server.core.errors import Refused
+from stepgraph_server.core.values import ValueLimits
 
 LIMITS = RequestLimits(
-    contents=ContentLimits(max_inline_value_bytes=1_000, max_stored_value_bytes=10_000),
+    values=ValueLimits(max_inline_bytes=1_000, max_stored_bytes=10_000),
     max_labels=3,
     max_graph_bytes=500,
     max_start_bytes=2_000,
@@ -175,7 +175,7 @@ WRONG = [
         interrupt_service_pb2.AnswerInterruptRequest(
             interrupt_id="i", answer={"proceed_with": {"variables": {"_approval": {}}}}
         ),
-        {'answer.proceed_with.variables["_approval"]': "INVALID_REQUEST"},
+        {"answer.proceed_with.variables._approval": "UNKNOWN_VARIANT"},
     ),
     (
         interrupt_service_pb2.ListInterruptsRequest(include_descendants=True),
@@ -216,8 +216,8 @@ def test_what_is_wrong_is_found(request_, expected):
         (
             {"input": {"variables": {"1": {"text": "x"}, "ok": {}}}},
             {
-                'input.variables["1"]': "INVALID_REQUEST",
-                'input.variables["ok"]': "INVALID_REQUEST",
+                "input.variables": "INVALID_REQUEST",
+                "input.variables.ok": "UNKNOWN_VARIANT",
             },
         ),
         (
@@ -233,8 +233,15 @@ def test_what_is_wrong_is_found(request_, expected):
                 "initial_state.iteration_count": "INVALID_REQUEST",
                 "initial_state.token_budget_remaining": "INVALID_REQUEST",
                 "initial_state.interrupt_points": "INVALID_REQUEST",
-                'initial_state.metadata["a"]': "INVALID_REQUEST",
+                "initial_state.metadata.a": "INVALID_REQUEST",
                 "input": "PAYLOAD_TOO_LARGE",
+            },
+        ),
+        (
+            {"input": {"variables": {"_approval": {"text": "approve"}}, "messages": [{}]}},
+            {
+                "input.variables._approval": "INVALID_REQUEST",
+                "input.messages[0].role": "INVALID_REQUEST",
             },
         ),
         (
@@ -289,7 +296,7 @@ def test_rules_are_for_requests_that_exist():
         ({"form": 1, "size_bytes": 10}, "", []),
         ({"form": 1, "digest": DIGEST}, "team", []),
         ({"form": 1, "digest": "x"}, "", ["header.value.digest"]),
-        ({"size_bytes": 20_000}, "", ["header.value", "header.value.form"]),
+        ({"size_bytes": 20_000}, "", ["header.value.form", "header.value.size_bytes"]),
         (None, "?", ["header.namespace", "header.value"]),
     ],
 )
