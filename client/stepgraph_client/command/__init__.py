@@ -1,0 +1,3 @@
+"""The command line `stepgraph`."""
+
+from __future__ import annotations

@@ -1,0 +1,113 @@
+"""The entry of the command line `stepgraph`.
+
+Rules: commands of other packages come by the entry-point group `stepgraph.commands` (the server brings `serve` that way),
+and one that can't be loaded, because its package's extras are not installed, says so only when it is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+
+import click
+
+from stepgraph_client.command.calling import CommandError, Settings
+from stepgraph_client.command.executors import executors_command
+from stepgraph_client.command.graphs import graphs_group
+from stepgraph_client.command.interrupts import answer_command, interrupts_command
+from stepgraph_client.command.run import run_command
+from stepgraph_client.command.runs import runs_group
+from stepgraph_client.connection import DEFAULT_SERVER
+
+PLUGINS = "stepgraph.commands"
+
+
+class CommandGroup(click.Group):
+    """Our own commands, and those of other packages, which are loaded when they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted({*super().list_commands(ctx), *entry_points(group=PLUGINS).names})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command; for one that can't be loaded, one that says why."""
+        own = super().get_command(ctx, cmd_name)
+        if own is not None:
+            return own
+        for entry in entry_points(group=PLUGINS, name=cmd_name):
+            return _loaded(entry)
+        return None
+
+
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--server",
+    envvar="STEPGRAPH_SERVER",
+    default=DEFAULT_SERVER,
+    show_default=True,
+    show_envvar=True,
+    metavar="HOST:PORT",
+    help="The server.",
+)
+@click.option(
+    "--namespace",
+    envvar="STEPGRAPH_NAMESPACE",
+    default="default",
+    show_default=True,
+    show_envvar=True,
+    help="The namespace.",
+)
+@click.version_option(package_name="stepgraph", message="stepgraph %(version)s")
+@click.pass_context
+def stepgraph(context: click.Context, server: str, namespace: str) -> None:
+    """Run agent graphs, watch them, and answer their questions.
+
+    \b
+    Exit codes: 0 done, 1 a watched run failed, 2 typed wrongly or a file is no graph,
+    3 refused by the server, 4 the server can't be reached, 5 a watched run was
+    cancelled, 130 Ctrl-C.
+    """  # noqa: D301  (click's mark for a paragraph that it must not wrap)
+    context.obj = Settings(server=server, namespace=namespace)
+
+
+for _command in (
+    run_command,
+    runs_group,
+    graphs_group,
+    interrupts_command,
+    answer_command,
+    executors_command,
+):
+    stepgraph.add_command(_command)
+
+
+def main() -> None:
+    """Run the command line; it ends the process."""
+    stepgraph(prog_name="stepgraph")
+
+
+def _loaded(entry: EntryPoint) -> click.Command:
+    """Return a plugin's command."""
+    try:
+        command = entry.load()
+    except ImportError as error:
+        return _missing(entry, error)
+    assert isinstance(command, click.Command), f"{entry.value} is no click command"
+    return command
+
+
+def _missing(entry: EntryPoint, error: ImportError) -> click.Command:
+    reason = (
+        f"`stepgraph {entry.name}` needs what is not installed here ({error}); "
+        "install it with `pip install 'stepgraph[server]'`"
+    )
+
+    @click.command(
+        entry.name,
+        help="Needs packages that are not installed.",
+        context_settings={"ignore_unknown_options": True},
+    )
+    @click.argument("_rest", nargs=-1)
+    def missing(_rest: tuple[str, ...]) -> None:
+        raise CommandError(reason)
+
+    return missing

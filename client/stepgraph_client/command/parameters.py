@@ -1,0 +1,88 @@
+"""Parameters that several commands take: pairs, values, spans, graphs.
+
+Rules: what is typed is checked before anything is sent, and an error says what it should look like. Readers are plain
+functions, to be used as `type=` of an option.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stepgraph.v1.value_pb2 import Value
+from stepgraph_client.command.calling import as_command_error
+from stepgraph_client.documents import DocumentError, read_document
+from stepgraph_client.durations import DurationTextError, to_duration
+from stepgraph_client.files import GraphFileError, SourceMap, load_graph
+
+if TYPE_CHECKING:
+    from stepgraph.v1.graph_pb2 import StateGraph
+
+_SUFFIXES = {".yaml", ".yml", ".json"}
+
+
+def pair(text: str) -> tuple[str, str]:
+    """Read `NAME=VALUE`, both texts."""
+    name, equals, rest = text.partition("=")
+    if not equals or not name:
+        message = f"{text!r} is not NAME=VALUE, such as team=search"
+        raise click.BadParameter(message)
+    return name, rest
+
+
+def variable(text: str) -> tuple[str, Value]:
+    """Read `NAME=TEXT`, or `NAME:=JSON` for a number, a list, an object, true, false or null."""
+    name, equals, rest = text.partition("=")
+    if not equals or not name.removesuffix(":"):
+        message = f"{text!r} is not NAME=TEXT or NAME:=JSON, such as city=Oslo or days:=3"
+        raise click.BadParameter(message)
+    if name.endswith(":"):
+        return name.removesuffix(":"), json_value(rest)
+    return name, Value(text=rest)
+
+
+def json_value(text: str) -> Value:
+    """Read JSON text as a value, just as it was typed."""
+    try:
+        read_document(text, is_json=True)
+    except DocumentError as error:
+        message = f"{text!r} is not JSON: {error}"
+        raise click.BadParameter(message) from error
+    return Value(json=text)
+
+
+def span(text: str) -> str:
+    """Read a length of time, such as 30s or 1h30m."""
+    try:
+        to_duration(text)
+    except DurationTextError as error:
+        raise click.BadParameter(str(error)) from error
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenGraph:
+    """A graph as it was named on the command line: a file that was read, or a reference."""
+
+    reference: str
+    definition: StateGraph | None = None
+    source: SourceMap | None = None
+
+
+def given_graph(name: str) -> GivenGraph:
+    """Return the graph that a command was given: the file, if the name is one, else a reference.
+
+    Raises:
+        CommandError: the file is no graph.
+    """
+    path = Path(name)
+    if path.suffix.lower() in _SUFFIXES or path.is_file():
+        try:
+            loaded = load_graph(path)
+        except GraphFileError as error:
+            raise as_command_error(error) from error
+        return GivenGraph(reference=name, definition=loaded.graph, source=loaded.source)
+    return GivenGraph(reference=name)
