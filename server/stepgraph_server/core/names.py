@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
     from stepgraph.v1 import graph_pb2
 
@@ -57,19 +57,17 @@ def is_failure_code(text: str) -> bool:
 
 
 def is_reserved(variable: str) -> bool:
-    """Whether only the server writes this variable."""
-    return _is_one_of(variable, RESERVED_VARIABLES)
+    """Whether only the server may write this variable: its name begins with a reserved one.
+
+    More than what is written today, so that the server can add to it without taking a name away from somebody.
+    """
+    return variable.startswith(RESERVED_VARIABLES)
 
 
 def is_approval(variable: str) -> bool:
-    """Whether this variable says how a node's question was answered."""
-    return _is_one_of(variable, APPROVAL_NAMES)
-
-
-def _is_one_of(variable: str, names: Sequence[str]) -> bool:
-    # `_approval.review` is a copy, `_approvals` is somebody's own variable.
+    """Whether this variable says how a node's question was answered: `_approval`, or a copy as `_approval.review`."""
     return variable.startswith("_") and any(
-        variable == name or variable.startswith(name + ".") for name in names
+        variable == name or variable.startswith(name + ".") for name in APPROVAL_NAMES
     )
 
 
