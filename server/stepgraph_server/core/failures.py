@@ -28,6 +28,7 @@ CODES: Final[dict[str, tuple[pb.FailureCategory.ValueType, bool]]] = {
     "CANCELLED": (CANCELLED, False),
     "CONDITION_FAILED": (BUSINESS, False),
     "DEAD_END": (BUSINESS, False),
+    "EXECUTOR_CANCELLED": (TECHNICAL, True),
     "EXPRESSION_FAILED": (BUSINESS, False),
     "GOTO_CONFLICT": (BUSINESS, False),
     "IDLE_LIMIT": (TIME_LIMIT, True),

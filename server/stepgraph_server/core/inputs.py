@@ -13,7 +13,6 @@ from stepgraph_server.core.instants import SECOND, Span
 
 if TYPE_CHECKING:
     from stepgraph.v1 import event_pb2, executor_service_pb2, interrupt_pb2, llm_pb2
-    from stepgraph_server.core.instants import Instant
     from stepgraph_server.core.state import Task
 
 Selector: TypeAlias = tuple[tuple[str, str], ...]

@@ -12,7 +12,7 @@ from stepgraph.v1 import event_pb2, run_pb2, state_pb2
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.inputs import StopAttempt
 from stepgraph_server.core.instants import after, from_timestamp, to_timestamp
-from stepgraph_server.core.merge import merge_ended
+from stepgraph_server.core.merge import conflict, last_carried, merge_ended, went_on
 from stepgraph_server.core.state import Activation, Outcome, Phase, RunState, Stopping, TaskStatus
 from stepgraph_server.core.tasks import end_cancelled
 
@@ -31,9 +31,9 @@ def complete(
     result.completed = bool(terminal_node)
     result.terminal_node = terminal_node
     result.stop_reason = stop_reason
-    last = list(turn.state.activations.values())[-1:]
-    if last and last[0].carried.last_result is not None:
-        result.output.CopyFrom(last[0].carried.last_result)
+    output = last_carried(turn.state).last_result
+    if output is not None:
+        result.output.CopyFrom(output)
     turn.emit("run_completed", event_pb2.RunCompleted(result=result))
 
 
@@ -77,7 +77,8 @@ def _stop(
     else:
         # Nothing has to be waited for, so the stop needs no event of its own; it is over with this decision.
         state.stopping = Stopping(outcome=outcome, failure=why, grace_at=turn.now, node_id=node_id)
-    reason = f"collateral of {node_id}" if node_id else why.message
+    assert state.stopping is not None
+    reason = state.stopping.reason
     _close_questions(turn, reason)
     for task in list(state.tasks.values()):
         if task.status is not TaskStatus.ASSIGNED:
@@ -92,7 +93,7 @@ def _stop(
                 reason=why.message,
             )
         )
-    advance_stop(turn, reason)
+    advance_stop(turn)
 
 
 def _close_questions(turn: Turn, reason: str) -> None:
@@ -104,19 +105,20 @@ def _close_questions(turn: Turn, reason: str) -> None:
             )
 
 
-def advance_stop(turn: Turn, reason: str = "") -> None:
+def advance_stop(turn: Turn) -> None:
     """End nodes that have nothing live any more; end the run once no node has."""
     state = turn.state
     stopping = state.stopping
     if stopping is None or state.final:
         return
-    reason = reason or stopping.failure.message
     for activation in list(state.activations.values()):
         if activation.phase is not Phase.ENDED and activation.outstanding == 0:
             turn.emit(
                 "node_cancelled",
                 event_pb2.NodeCancelled(
-                    activation_id=activation.id, node_id=activation.node.id, reason=reason
+                    activation_id=activation.id,
+                    node_id=activation.node.id,
+                    reason=stopping.reason,
                 ),
             )
     if state.tasks:
@@ -135,7 +137,7 @@ def on_grace_over(turn: Turn) -> None:
         return
     for task in list(state.tasks.values()):
         fact = event_pb2.TaskCancelled(
-            task_id=task.id, attempt=task.attempt, reason=state.stopping.failure.message
+            task_id=task.id, attempt=task.attempt, reason=state.stopping.reason
         )
         end_cancelled(turn, task, fact)
     advance_stop(turn)
@@ -148,8 +150,22 @@ def apply_run_stopping(state: RunState, event: event_pb2.RunEvent) -> None:
     """The run ends as soon as it can."""
     fact = event.run_stopping
     grace_at = from_timestamp(fact.grace_time)
-    state.stopping = Stopping(outcome=fact.outcome, failure=fact.failure, grace_at=grace_at)
+    state.stopping = Stopping(
+        outcome=fact.outcome,
+        failure=fact.failure,
+        grace_at=grace_at,
+        node_id=_stopped_by(state, fact.failure),
+    )
     state.due.arm(grace_at, GRACE_KEY)
+
+
+def _stopped_by(state: RunState, why: failure_pb2.Failure) -> str:
+    """Return the node whose end stops the run; empty if it is stopped by something else."""
+    for activation in state.activations.values():
+        if activation.outcome is Outcome.FAILED and not went_on(activation):
+            return activation.node.id
+    # The node ended well then, but the run can't go on from it.
+    return why.source if why.code in ("DEAD_END", "ABORTED_BY_PERSON") else ""
 
 
 def apply_run_ended(state: RunState, event: event_pb2.RunEvent) -> None:
@@ -164,7 +180,7 @@ def apply_run_ended(state: RunState, event: event_pb2.RunEvent) -> None:
             state.status, state.result = run_pb2.RUN_STATUS_CANCELLED, event.run_cancelled.result
             state.failure = event.run_cancelled.failure
     state.ended_at = from_timestamp(event.time)
-    if state.failure is None or state.failure.code != "STATE_CONFLICT":
+    if conflict(state) is None:
         merge_ended(state)
     state.stopping = None
     state.activations = {}
@@ -173,7 +189,7 @@ def apply_run_ended(state: RunState, event: event_pb2.RunEvent) -> None:
 
 
 def apply_node_cancelled(state: RunState, event: event_pb2.RunEvent) -> None:
-    """The node was stopped; what it wrote does not count."""
+    """The node was stopped; what it wrote counts only if its action had ended well before."""
     activation = state.activations[event.node_cancelled.activation_id]
     end(activation, Outcome.CANCELLED)
 

@@ -9,20 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepgraph.v1 import event_pb2, graph_pb2
-from stepgraph_server.core.state import Outcome
+from stepgraph_server.core.failures import failure
+from stepgraph_server.core.reducers import ReducerError
 from stepgraph_server.core.view import reduced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from stepgraph_server.core.state import Activation, RunState
+    from stepgraph.v1 import failure_pb2
+    from stepgraph_server.core.state import Activation, Carried, RunState
 
 _FOLLOWED = event_pb2.EDGE_VERDICT_FOLLOWED
 
 
 def merge_ended(state: RunState) -> None:
-    """Merge what the superstep's activations wrote, of those that ended by themselves, and forget them."""
-    ended = [activation for activation in state.activations.values() if contributes(activation)]
+    """Merge what the superstep's activations wrote, of those that count. There must be no conflict among them."""
+    ended = _contributing(state)
     single = len(ended) == 1
     for activation in ended:
         delta = activation.delta
@@ -38,15 +40,29 @@ def merge_ended(state: RunState) -> None:
         state.carried = ended[-1].carried
 
 
+def _contributing(state: RunState) -> list[Activation]:
+    return [activation for activation in state.activations.values() if contributes(activation)]
+
+
 def contributes(activation: Activation) -> bool:
-    """Whether what the activation wrote counts: it ended by itself, and the run goes on from it or its action ended well."""
-    match activation.outcome:
-        case Outcome.COMPLETED:
-            return True
-        case Outcome.FAILED:
-            return activation.acted or any(edge.verdict == _FOLLOWED for edge in activation.edges)
-        case _:
-            return False
+    """Whether what the activation wrote counts: its action ended well, or the run goes on from its failure."""
+    return activation.acted or went_on(activation)
+
+
+def went_on(activation: Activation) -> bool:
+    """Whether the run goes on from the activation over one of its edges."""
+    return any(edge.verdict == _FOLLOWED for edge in activation.edges)
+
+
+def last_carried(state: RunState) -> Carried:
+    """Return the carried part of the last node, in node-id order, of the superstep that has ended."""
+    ended = _contributing(state)
+    return ended[-1].carried if ended else state.carried
+
+
+def terminates(state: RunState) -> bool:
+    """Whether the run ends with the superstep because somebody wants it to."""
+    return state.terminate or any(activation.delta.terminate for activation in _contributing(state))
 
 
 def _take_overlay(state: RunState, activation: Activation) -> None:
@@ -74,12 +90,38 @@ def writers(activations: Iterable[Activation]) -> dict[str, list[str]]:
     return found
 
 
-def single_conflict(state: RunState) -> tuple[str, list[str]] | None:
-    """Return the first SINGLE variable, by name, that several nodes of the superstep wrote, and these nodes."""
+def conflict(state: RunState) -> failure_pb2.Failure | None:
+    """Return why the branches of the superstep can't come together, or None. The first variable by name decides."""
     for name, nodes in sorted(_shared_writes(state)):
-        if state.graph.reducers.get(name) == graph_pb2.REDUCER_SINGLE:
-            return name, nodes
+        kind = state.graph.reducers.get(name)
+        if kind == graph_pb2.REDUCER_SINGLE:
+            return _failure(
+                "STATE_CONFLICT",
+                f"{' and '.join(nodes)} wrote the SINGLE variable {name!r} in one superstep; "
+                "give it another reducer, or one writer",
+                name,
+                nodes,
+            )
+        if kind is not None:
+            try:
+                _reduce_all(state, name)
+            except ReducerError as error:
+                # Each write fits by itself, all together do not: a list that grows too large, say.
+                message = f"what {' and '.join(nodes)} wrote does not come together: {error}"
+                return _failure("REDUCER_TYPE", message, name, nodes)
     return None
+
+
+def _failure(code: str, message: str, name: str, nodes: list[str]) -> failure_pb2.Failure:
+    return failure(code, message, details={"variable": name, "nodes": ",".join(nodes)})
+
+
+def _reduce_all(state: RunState, variable: str) -> None:
+    value = state.variables.get(variable)
+    for activation in _contributing(state):
+        for name, write in activation.delta.writes:
+            if name == variable:
+                value = None if write is None else reduced(state.graph, name, value, write)
 
 
 def overwritten(state: RunState) -> Iterator[tuple[str, list[str]]]:
@@ -90,7 +132,7 @@ def overwritten(state: RunState) -> Iterator[tuple[str, list[str]]]:
 
 
 def _shared_writes(state: RunState) -> Iterator[tuple[str, list[str]]]:
-    if len(state.activations) < 2:  # noqa: PLR2004  # a lone node shares nothing: the common path
+    if len(state.activations) < 2:  # a lone node shares nothing: the common path
         return
-    ended = [activation for activation in state.activations.values() if contributes(activation)]
+    ended = _contributing(state)
     yield from ((name, nodes) for name, nodes in writers(ended).items() if len(nodes) > 1)

@@ -19,8 +19,8 @@ from stepgraph_server.core.view import View
 
 if TYPE_CHECKING:
     from stepgraph.v1 import failure_pb2
-    from stepgraph_server.core.graph import CompiledEdge, CompiledNode, Condition, ConditionKind
     from stepgraph_server.core.expressions import Expression
+    from stepgraph_server.core.graph import CompiledEdge, CompiledNode, Condition, ConditionKind
     from stepgraph_server.core.state import Activation, Carried, RunState
 
 FOLLOWED = event_pb2.EDGE_VERDICT_FOLLOWED
@@ -29,7 +29,7 @@ SPENT = event_pb2.EDGE_VERDICT_SPENT
 NOT_CONSIDERED = event_pb2.EDGE_VERDICT_NOT_CONSIDERED
 
 
-class ConditionFailed(Exception):  # noqa: N818  # named for what happened; it never leaves this module's callers
+class ConditionFailed(Exception):  # named for what happened; it never leaves this module's callers
     """A condition could not be evaluated; `failure` says which and why."""
 
     def __init__(self, why: failure_pb2.Failure) -> None:
@@ -101,6 +101,8 @@ def _route_refusal(
 ) -> Routing:
     """Route after Revise or Abort: only edges that read the answer are considered, so that a refusal is never overlooked."""
     node = activation.node
+    if node.terminal:
+        return Routing(edges=(), refused=True)
     considered = [
         edge for edge in node.edges if edge.reads_approval and edge.condition_kind != "otherwise"
     ]
@@ -129,7 +131,10 @@ def _otherwise_if_proceeded(
     proceeded = Delta([], dict(delta.overlay), delta.messages, delta.terminate)
     for name, value in approvals.proceed_writes(node.id):
         proceeded.overlay[name] = value
-    edges = _evaluate(state, activation, View(state, carried, proceeded), node.edges)
+    try:
+        edges = _evaluate(state, activation, View(state, carried, proceeded), node.edges)
+    except ConditionFailed:
+        return True
     verdicts = {edge.edge_id: edge.verdict for edge in edges}
     return any(
         verdicts[edge.id] == FOLLOWED for edge in node.edges if edge.condition_kind == "otherwise"
@@ -176,7 +181,7 @@ def _verdict(
     return FOLLOWED if holds else NOT_HELD
 
 
-def condition_holds(
+def condition_holds(  # noqa: C901  # one case per condition: the table of what they mean
     kind: ConditionKind,
     condition: Condition | None,
     expression: Expression | None,

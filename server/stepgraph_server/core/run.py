@@ -13,7 +13,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, assert_never
 
 from stepgraph.v1 import event_pb2, run_pb2
-from stepgraph_server.core import interrupts, lifecycle, steps, superstep, task_facts, tasks
+from stepgraph_server.core import (
+    interrupts,
+    lifecycle,
+    outcomes,
+    steps,
+    superstep,
+    task_facts,
+    tasks,
+)
 from stepgraph_server.core.conversation import Conversation
 from stepgraph_server.core.errors import Quarantined, Refused
 from stepgraph_server.core.failures import failure
@@ -62,11 +70,13 @@ def fold(run_id: str, graph: CompiledGraph, events: Iterable[event_pb2.RunEvent]
             if state is None:
                 state = new_state(run_id, graph, from_timestamp(event.time))
             evolve(state, event)
-        except Exception as error:  # noqa: BLE001  # whatever stops a fold stops it for this run alone, and says so
+        except Exception as error:  # whatever stops a fold stops it for this run alone, and says so
             raise Quarantined(run_id, last, f"event {event.sequence}: {error!r}") from error
         last = event.sequence
     if state is None:
         raise Quarantined(run_id, 0, "it has no events")
+    if not state.final:
+        state.status = live_status(state)
     return state
 
 
@@ -82,12 +92,14 @@ def decide(state: RunState, happened: Input, world: World, now: Instant) -> Deci
     return Decision(events=turn.events, commands=turn.commands, acks=turn.acks)
 
 
-def _take(turn: Turn, happened: Input) -> None:  # noqa: C901  # one case per input: the table of what happens to a run
+def _take(
+    turn: Turn, happened: Input
+) -> None:  # one case per input: the table of what happens to a run
     match happened:
         case Start():
             turn.emit("run_started", happened.started)
         case Outcomes():
-            tasks.on_outcomes(turn, happened)
+            outcomes.on_outcomes(turn, happened)
         case AttemptsLost():
             tasks.on_lost(turn, happened)
         case RoomFound():
@@ -151,7 +163,8 @@ def _settle(turn: Turn) -> None:
         if state.stopping is not None:
             lifecycle.advance_stop(turn)
             return
-        if not superstep.barrier_reached(state):
+        # Asked of the turn again, because the agenda may have ended the run.
+        if turn.state.final or not superstep.barrier_reached(state):
             return
         if turn.supersteps >= turn.world.limits.max_supersteps_per_decision:
             turn.command(Yield())

@@ -8,7 +8,7 @@ never changed after they were put in.
 from __future__ import annotations
 
 import enum
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -115,6 +115,8 @@ class Activation:
     #: The calls that the turn's tasks perform, by position; "" where none.
     call_ids: list[str] = field(default_factory=list)
     outstanding: int = 0
+    #: Tasks of that turn that a concurrency cap holds back, in order.
+    held: deque[Task] = field(default_factory=deque)
     #: The id of its question, if it asked one.
     question_id: str = ""
     answer: interrupt_pb2.InterruptAnswer | None = None
@@ -172,6 +174,10 @@ class Task:
     last_failure: failure_pb2.Failure | None = None
     #: It was said that no executor can take it.
     unclaimed: bool = False
+    #: A concurrency cap holds it back until others of its turn have ended.
+    held: bool = False
+    #: Transient: it was put among those that wait for room.
+    waits: bool = False
     #: Transient: the executor has it for sure.
     accepted: bool = False
     #: Transient: when the attempt last showed progress.
@@ -211,8 +217,13 @@ class Stopping:
     outcome: int
     failure: failure_pb2.Failure
     grace_at: Instant
-    #: The node whose failure stops the run; "" for a cancel or a limit.
+    #: The node whose end stops the run; "" for a cancel or a limit.
     node_id: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why whatever else is under way is stopped."""
+        return f"collateral of {self.node_id}" if self.node_id else self.failure.message
 
 
 @dataclass(slots=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from stepgraph.v1 import event_pb2, interrupt_pb2, state_pb2
+from stepgraph.v1 import edge_condition_pb2, event_pb2, state_pb2
 from stepgraph_server.core import approvals, interrupts, lifecycle, tasks
 from stepgraph_server.core.actions import DERIVED, poll_action, tool_question
+from stepgraph_server.core.actions.inputs import condition_input
 from stepgraph_server.core.actions.step import Answered, Await, Done, Effect, Fail, Poll, Step
 from stepgraph_server.core.budget import budget_failure
 from stepgraph_server.core.failures import failure
@@ -32,10 +33,11 @@ from stepgraph_server.core.state import (
     carry,
 )
 from stepgraph_server.core.templates import RenderError
+from stepgraph_server.core.values import ValueNotReadable
 from stepgraph_server.core.view import View, settle
 
 if TYPE_CHECKING:
-    from stepgraph.v1 import failure_pb2, task_pb2
+    from stepgraph.v1 import failure_pb2
     from stepgraph_server.core.actions.step import Prepared
     from stepgraph_server.core.inputs import World
     from stepgraph_server.core.state import Task
@@ -54,7 +56,7 @@ def start(turn: Turn, activation: Activation) -> None:
             fail_node(turn, activation, tool.failure)
             return
         interrupts.ask(turn, activation, view, tool)
-    except RenderError as error:
+    except (RenderError, ValueNotReadable) as error:
         fail_node(
             turn,
             activation,
@@ -123,7 +125,14 @@ def _await_effects(turn: Turn, activation: Activation, step: Await) -> bool:
 
 
 def prepare(state: RunState, task: Task) -> Prepared:
-    """Return the input of an outstanding effect, made again if it was lost with a restart."""
+    """Return the input of an outstanding task, made again if it was lost with a restart."""
+    if task.prepared is None and task.edge_id:
+        activation = task.activation
+        condition = state.graph.edges_by_id[task.edge_id].condition
+        assert isinstance(condition, edge_condition_pb2.EdgeCondition.Custom)
+        # The view of a node that has ended well does not change any more.
+        view = View(state, activation.carried, activation.delta)
+        task.prepared = condition_input(condition, view)
     if task.prepared is None:
         step: Step = poll_action(_poll(state, task.activation, task.activation.turn, None))
         assert isinstance(step, Await), step
@@ -294,7 +303,7 @@ def apply_node_failed(state: RunState, event: event_pb2.RunEvent) -> None:
     activation.failure = fact.failure
     base: Carried = activation.carried if activation.acted else activation.entered_with
     changes: dict[str, object] = {"last_error": fact.failure}
-    if activation.node.action_kind == "llm_infer":
+    if activation.node.action_kind == "llm_infer" and not activation.acted:
         # It cleared the decision before it asked its model.
         changes |= {"decision": None, "tools_digest": ""}
     activation.carried = carry(base, **changes)

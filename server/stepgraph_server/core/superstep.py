@@ -30,21 +30,20 @@ def barrier_reached(state: RunState) -> bool:
 def go_on(turn: Turn) -> None:
     """End the superstep that has reached its barrier, and start the next one or end the run."""
     state = turn.state
-    conflict = merge.single_conflict(state)
+    conflict = merge.conflict(state)
     if conflict is not None:
-        _fail_conflict(turn, *conflict)
+        lifecycle.fail(turn, conflict)
         return
     for name, nodes in list(merge.overwritten(state)):
         turn.emit(
             "variable_overwritten", event_pb2.VariableOverwritten(variable=name, node_ids=nodes)
         )
-    if state.terminate or any(
-        activation.delta.terminate for activation in state.activations.values()
-    ):
+    if merge.terminates(state):
         lifecycle.complete(turn, state_pb2.STOP_REASON_SHOULD_TERMINATE)
         return
     plan = plan_next(state)
     if not plan.frontier:
+        _record_skips(turn, plan)
         lifecycle.complete(turn, state_pb2.STOP_REASON_FRONTIER_EMPTY)
         return
     if state.iterations >= state.max_iterations:
@@ -61,15 +60,6 @@ def go_on(turn: Turn) -> None:
         steps.start(turn, activation)
         if state.stopping is not None or state.final:
             return
-
-
-def _fail_conflict(turn: Turn, name: str, nodes: list[str]) -> None:
-    why = failure(
-        "STATE_CONFLICT",
-        f"{' and '.join(nodes)} wrote the SINGLE variable {name!r} in one superstep; give it another reducer, or one writer",
-        details={"variable": name, "nodes": ",".join(nodes)},
-    )
-    lifecycle.fail(turn, why)
 
 
 def _cap_failure(state: RunState, plan: Plan) -> failure_pb2.Failure:

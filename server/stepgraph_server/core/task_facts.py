@@ -19,7 +19,7 @@ from stepgraph_server.core.state import (
     TaskStatus,
     ToolSet,
 )
-from stepgraph_server.core.tasks import arm, new_task
+from stepgraph_server.core.tasks import arm, is_held, new_task
 
 if TYPE_CHECKING:
     from stepgraph.v1 import event_pb2, task_pb2
@@ -85,6 +85,9 @@ def apply_task_scheduled(state: RunState, event: event_pb2.RunEvent) -> None:
         activation.call_ids[index] = fact.call_id
         if fact.tools_digest:
             activation.tools_digest = fact.tools_digest
+        if is_held(activation):
+            task.held = True
+            activation.held.append(task)
     activation.outstanding += 1
     state.tasks[task.id] = task
     if fact.HasField("assignment"):
@@ -102,6 +105,7 @@ def _assign(task: Task, assignment: task_pb2.TaskAssignment, now: Instant) -> No
     task.accepted = False
     task.progress_at = None
     task.unclaimed = False
+    task.waits = False
 
 
 def apply_task_assigned(state: RunState, event: event_pb2.RunEvent) -> None:
@@ -129,8 +133,7 @@ def apply_task_completed(state: RunState, event: event_pb2.RunEvent) -> None:
         state.tokens.add(fact.result.llm.usage)
     elif fact.result.HasField("agent"):
         state.tokens.add(fact.result.agent.usage)
-    task = state.tasks[fact.task_id]
-    _end(state, task, fact.result)
+    _end(state, state.tasks[fact.task_id], fact.result, from_timestamp(event.time))
     state.remembered[fact.task_id] = (fact.attempt, fact.result)
     if len(state.remembered) > MAX_REMEMBERED_TASKS:
         state.remembered.popitem(last=False)
@@ -141,8 +144,8 @@ def apply_task_failed(state: RunState, event: event_pb2.RunEvent) -> None:
     fact = event.task_failed
     state.tokens.add(fact.usage)
     task = state.tasks[fact.task_id]
+    now = from_timestamp(event.time)
     if fact.HasField("retry_time"):
-        now = from_timestamp(event.time)
         task.status = TaskStatus.BACKOFF
         task.tries = fact.tries
         task.losses = 0
@@ -152,7 +155,7 @@ def apply_task_failed(state: RunState, event: event_pb2.RunEvent) -> None:
         task.last_failure = fact.failure
         arm(state, task)
     else:
-        _end(state, task, fact.failure)
+        _end(state, task, fact.failure, now)
 
 
 def apply_task_lost(state: RunState, event: event_pb2.RunEvent) -> None:
@@ -172,10 +175,18 @@ def apply_task_cancelled(state: RunState, event: event_pb2.RunEvent) -> None:
     task.activation.outstanding -= 1
 
 
-def _end(state: RunState, task: Task, result: Result) -> None:
+def _end(state: RunState, task: Task, result: Result, now: Instant) -> None:
     del state.tasks[task.id]
     activation = task.activation
     activation.outstanding -= 1
+    if task.held:
+        activation.held.remove(task)
+    elif activation.held:
+        released = activation.held.popleft()
+        released.held = False
+        # It is ready now, so its queue limit counts from now.
+        released.queued_at = now
+        arm(state, released)
     if not task.edge_id:
         activation.results[task.index] = result
     elif isinstance(result, failure_pb2.Failure):

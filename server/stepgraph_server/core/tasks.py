@@ -9,32 +9,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stepgraph.v1 import event_pb2, executor_service_pb2, failure_pb2, task_pb2
+from stepgraph.v1 import event_pb2, failure_pb2, task_pb2
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.inputs import AttemptOver, Enqueue, Send, StopAttempt
 from stepgraph_server.core.instants import (
     Instant,
     Span,
     after,
-    from_duration,
-    from_timestamp,
     seconds_text,
     to_timestamp,
 )
 from stepgraph_server.core.requirements import requirement_message
-from stepgraph_server.core.results import accept_result, same_result
 from stepgraph_server.core.state import Activation, RunState, Task, TaskStatus, ToolSet
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from google.protobuf.message import Message
+
     from stepgraph.v1 import llm_pb2
     from stepgraph_server.core.actions.step import Effect
-    from stepgraph_server.core.inputs import AttemptRef, AttemptsLost, Outcomes
+    from stepgraph_server.core.inputs import AttemptRef, AttemptsLost
     from stepgraph_server.core.turn import Turn
-
-ACCEPTED: Final = executor_service_pb2.ACK_VERDICT_ACCEPTED
-DUPLICATE: Final = executor_service_pb2.ACK_VERDICT_DUPLICATE
-STALE: Final = executor_service_pb2.ACK_VERDICT_STALE
-CONFLICT: Final = executor_service_pb2.ACK_VERDICT_CONFLICT
 
 #: Keys of DueTimes that stand for a task begin so.
 DUE_PREFIX: Final = "task:"
@@ -63,8 +59,7 @@ def schedule(turn: Turn, activation: Activation, effect: Effect, number: int, in
             prompt_digest=effect.prompt_digest,
             tools_digest=tools_digest,
         ),
-        # Of a turn with a cap, only so many are handed out at once; the others follow as these end.
-        hold=_is_held(activation, index),
+        hold=is_held(activation),
     )
 
 
@@ -100,8 +95,8 @@ def new_task(
         selector=selector,
         retry=node.retry,
         limits=node.limits,
-        streaming=node.action_kind == "llm_infer"
-        and bool(getattr(node.action, "use_streaming", False)),
+        # Only a model call shows progress, not a condition of the same node.
+        streaming=key[0] == "llm" and bool(getattr(node.action, "use_streaming", False)),
         scheduled_at=now,
         queued_at=now,
     )
@@ -145,9 +140,10 @@ def concurrency_cap(activation: Activation) -> int:
     return int(getattr(activation.node.action, "max_concurrency", 0))
 
 
-def _is_held(activation: Activation, index: int) -> bool:
+def is_held(activation: Activation) -> bool:
+    """Whether one more task of the activation's turn has to wait until others have ended."""
     cap = concurrency_cap(activation)
-    return cap > 0 and index >= cap
+    return 0 < cap <= activation.outstanding
 
 
 # Assigning
@@ -180,6 +176,7 @@ def _send(turn: Turn, task: Task) -> None:
 
 
 def _wait_for_room(turn: Turn, task: Task) -> None:
+    task.waits = True
     turn.command(Enqueue(task=task))
     if task.unclaimed or turn.world.capable(task):
         return
@@ -195,111 +192,7 @@ def _wait_for_room(turn: Turn, task: Task) -> None:
     )
 
 
-def assign_held(turn: Turn, activation: Activation) -> None:
-    """Hand out tasks that a concurrency cap held back, as far as others of the turn have ended."""
-    cap = concurrency_cap(activation)
-    if not cap or not activation.outstanding:
-        return
-    ids = (
-        f"{activation.id}/t{activation.turn}/e{index}" for index in range(len(activation.results))
-    )
-    outstanding = [task for task_id in ids if (task := turn.state.tasks.get(task_id)) is not None]
-    for task in outstanding[:cap]:
-        if task.status is TaskStatus.QUEUED and task.attempt == 0:
-            assign(turn, task)
-
-
-# What executors report
-
-
-def on_outcomes(turn: Turn, report: Outcomes) -> None:
-    """Take the outcomes of one frame; each gets its verdict."""
-    for task_id, outcome in report.outcomes:
-        verdict = _on_outcome(turn, report, task_id, outcome)
-        turn.acks.append((outcome.task_id, outcome.attempt, verdict))
-
-
-def _on_outcome(
-    turn: Turn, report: Outcomes, task_id: str, outcome: executor_service_pb2.AttemptOutcome
-) -> executor_service_pb2.AckVerdict.ValueType:
-    task = turn.state.tasks.get(task_id)
-    if task is None or not _is_current(task, outcome.attempt, report):
-        return _verdict_on_old(turn.state, task_id, outcome)
-    match outcome.WhichOneof("outcome"):
-        case "succeeded":
-            _on_success(turn, task, outcome.succeeded)
-        case "failed":
-            failed = outcome.failed
-            wait = from_duration(failed.retry_after) if failed.HasField("retry_after") else None
-            fail_attempt(turn, task, failed.failure, usage=failed.usage, retry_after=wait)
-        case "cancelled":
-            _on_cancelled(turn, task, outcome.cancelled)
-        case None:
-            # The session refuses an outcome without a variant before it comes here.
-            return STALE
-    return ACCEPTED
-
-
-def _is_current(task: Task, attempt: int, report: Outcomes) -> bool:
-    return (
-        task.status is TaskStatus.ASSIGNED
-        and task.attempt == attempt
-        and task.instance == report.instance
-    )
-
-
-def _verdict_on_old(
-    state: RunState, task_id: str, outcome: executor_service_pb2.AttemptOutcome
-) -> executor_service_pb2.AckVerdict.ValueType:
-    """Tell a result that was recorded before from one that came too late."""
-    recorded = state.remembered.get(task_id)
-    if (
-        recorded is None
-        or recorded[0] != outcome.attempt
-        or outcome.WhichOneof("outcome") != "succeeded"
-    ):
-        return STALE
-    return DUPLICATE if same_result(outcome.succeeded, recorded[1]) else CONFLICT
-
-
-def _on_success(turn: Turn, task: Task, result: task_pb2.TaskResult) -> None:
-    accepted = accept_result(turn.state, task, result, turn.world.limits)
-    if isinstance(accepted, failure_pb2.Failure):
-        usage = result.llm.usage if result.HasField("llm") else result.agent.usage
-        fail_attempt(turn, task, accepted, usage=usage)
-        return
-    turn.emit(
-        "task_completed",
-        event_pb2.TaskCompleted(task_id=task.id, attempt=task.attempt, result=accepted),
-    )
-    turn.command(AttemptOver(task_id=task.id, attempt=task.attempt, instance=task.instance, discarded=False))
-    _after_end(turn, task)
-
-
-def _on_cancelled(
-    turn: Turn, task: Task, cancelled: executor_service_pb2.AttemptOutcome.Cancelled
-) -> None:
-    if turn.state.stopping is None:
-        # Nobody asked for that. The work was not done, so it counts as a failed try.
-        why = failure_pb2.Failure(
-            code="EXECUTOR_CANCELLED",
-            category=failure_pb2.FAILURE_CATEGORY_TECHNICAL,
-            message=f"executor {task.executor_id} gave the attempt up",
-            source=task.executor_id,
-        )
-        fail_attempt(turn, task, why, usage=cancelled.usage)
-        return
-    fact = event_pb2.TaskCancelled(
-        task_id=task.id,
-        attempt=task.attempt,
-        reason=turn.state.stopping.failure.message,
-        acknowledged=True,
-    )
-    if cancelled.HasField("partial"):
-        fact.partial.CopyFrom(cancelled.partial)
-    if cancelled.HasField("usage"):
-        fact.usage.CopyFrom(cancelled.usage)
-    end_cancelled(turn, task, fact)
+# How tasks end
 
 
 def end_cancelled(turn: Turn, task: Task, fact: event_pb2.TaskCancelled) -> None:
@@ -307,10 +200,12 @@ def end_cancelled(turn: Turn, task: Task, fact: event_pb2.TaskCancelled) -> None
     attempt = task.attempt if task.status is TaskStatus.ASSIGNED else 0
     turn.emit("task_cancelled", fact)
     if attempt:
-        turn.command(AttemptOver(task_id=task.id, attempt=attempt, instance=task.instance, discarded=True))
+        turn.command(
+            AttemptOver(task_id=task.id, attempt=attempt, instance=task.instance, discarded=True)
+        )
 
 
-def fail_attempt(  # noqa: PLR0913  # what is known of a failed attempt; all but the first three have defaults
+def fail_attempt(  # what is known of a failed attempt; all but the first three have defaults
     turn: Turn,
     task: Task,
     why: failure_pb2.Failure,
@@ -333,18 +228,26 @@ def fail_attempt(  # noqa: PLR0913  # what is known of a failed attempt; all but
             else retry_after
         )
         fact.retry_time.CopyFrom(to_timestamp(after(turn.now, delay)))
-    turn.emit("task_failed", fact)
     if live:
-        turn.command(AttemptOver(task_id=task.id, attempt=attempt, instance=task.instance, discarded=True))
-    if not again:
-        _after_end(turn, task)
+        turn.command(
+            AttemptOver(task_id=task.id, attempt=attempt, instance=task.instance, discarded=True)
+        )
+    if again:
+        turn.emit("task_failed", fact)
+    else:
+        end(turn, task, "task_failed", fact)
 
 
-def _after_end(turn: Turn, task: Task) -> None:
-    activation = task.activation
-    if turn.state.stopping is None:
-        assign_held(turn, activation)
-        turn.agenda.append(activation)
+def end(turn: Turn, task: Task, kind: str, fact: Message) -> None:
+    """Record how a task ended; the next that its cap held back takes its place."""
+    held = task.activation.held
+    following = held[0] if held else None
+    turn.emit(kind, fact)
+    if turn.state.stopping is not None:
+        return
+    if following is not None and not following.held and following.id in turn.state.tasks:
+        assign(turn, following)
+    turn.agenda.append(task.activation)
 
 
 # Attempts that were not tries
@@ -365,12 +268,14 @@ def lose(turn: Turn, task: Task, reason: event_pb2.TaskLossReason.ValueType, mes
         "task_lost",
         event_pb2.TaskLost(task_id=task.id, attempt=attempt, reason=reason, message=message),
     )
-    turn.command(AttemptOver(task_id=task.id, attempt=attempt, instance=task.instance, discarded=True))
+    turn.command(
+        AttemptOver(task_id=task.id, attempt=attempt, instance=task.instance, discarded=True)
+    )
     if turn.state.stopping is not None:
         end_cancelled(
             turn,
             task,
-            event_pb2.TaskCancelled(task_id=task.id, reason=turn.state.stopping.failure.message),
+            event_pb2.TaskCancelled(task_id=task.id, reason=turn.state.stopping.reason),
         )
     elif task.losses >= turn.world.limits.max_losses:
         fail_attempt(
@@ -395,8 +300,19 @@ def on_room(turn: Turn, task_ids: tuple[str, ...]) -> None:
         return
     for task_id in task_ids:
         task = turn.state.tasks.get(task_id)
-        if task is not None and task.status is TaskStatus.QUEUED:
+        if task is not None and _wants_executor(turn, task):
             assign(turn, task)
+
+
+def _wants_executor(turn: Turn, task: Task) -> bool:
+    match task.status:
+        case TaskStatus.QUEUED:
+            return not task.held
+        case TaskStatus.BACKOFF:
+            assert task.retry_at is not None
+            return turn.now >= task.retry_at
+        case TaskStatus.ASSIGNED:
+            return False
 
 
 def note_accepted(state: RunState, ref: AttemptRef) -> None:
@@ -421,26 +337,26 @@ def note_progress(state: RunState, ref: AttemptRef, now: Instant) -> bool:
 
 def due_at(task: Task) -> Instant | None:
     """Return when something about a task is due, or None."""
-    limits = task.limits
-    times: list[int] = []
-    if limits.total:
-        times.append(task.scheduled_at + limits.total)
-    match task.status:
-        case TaskStatus.QUEUED:
-            if limits.queue:
-                times.append(task.queued_at + limits.queue)
-        case TaskStatus.BACKOFF:
-            assert task.retry_at is not None
-            times.append(task.retry_at)
-        case TaskStatus.ASSIGNED:
-            assert task.assigned_at is not None
-            if limits.accept and not task.accepted:
-                times.append(task.assigned_at + limits.accept)
-            if limits.run:
-                times.append(task.assigned_at + limits.run)
-            if limits.idle and task.streaming:
-                times.append((task.progress_at or task.assigned_at) + limits.idle)
+    times = [start + span for start, span in _spans(task) if span]
+    if task.status is TaskStatus.BACKOFF and not task.waits:
+        assert task.retry_at is not None
+        times.append(task.retry_at)
     return Instant(min(times)) if times else None
+
+
+def _spans(task: Task) -> Iterator[tuple[Instant, Span]]:
+    """Yield the limits that run: from when, and how long; 0 is no limit."""
+    limits = task.limits
+    yield task.scheduled_at, limits.total
+    if task.status is TaskStatus.ASSIGNED:
+        assert task.assigned_at is not None
+        yield task.assigned_at, limits.run
+        if not task.accepted:
+            yield task.assigned_at, limits.accept
+        if task.streaming:
+            yield task.progress_at or task.assigned_at, limits.idle
+    elif task.waits or (task.status is TaskStatus.QUEUED and not task.held):
+        yield task.queued_at, limits.queue
 
 
 def on_due(turn: Turn, task: Task) -> None:
@@ -450,15 +366,12 @@ def on_due(turn: Turn, task: Task) -> None:
         return
     if limits.total and now >= task.scheduled_at + limits.total:
         _over(turn, task, "TOTAL_LIMIT", limits.total, "the whole task", for_good=True)
-    elif task.status is TaskStatus.BACKOFF:
-        assert task.retry_at is not None
-        if now >= task.retry_at:
-            assign(turn, task)
-    elif task.status is TaskStatus.QUEUED:
-        if limits.queue and now >= task.queued_at + limits.queue:
-            _over(turn, task, "QUEUE_LIMIT", limits.queue, "waiting for an executor", for_good=True)
-    else:
+    elif task.status is TaskStatus.ASSIGNED:
         _attempt_due(turn, task)
+    elif limits.queue and not task.held and now >= task.queued_at + limits.queue:
+        _over(turn, task, "QUEUE_LIMIT", limits.queue, "waiting for an executor", for_good=True)
+    elif task.status is TaskStatus.BACKOFF and not task.waits and _wants_executor(turn, task):
+        assign(turn, task)
     if task.id in turn.state.tasks:
         arm(turn.state, task)
 
@@ -484,7 +397,7 @@ def _attempt_due(turn: Turn, task: Task) -> None:
 
 def _over(
     turn: Turn, task: Task, code: str, limit: Span, what: str, *, for_good: bool = False
-) -> None:  # noqa: PLR0913  # the parts of one message
+) -> None:  # the parts of one message
     if task.status is TaskStatus.ASSIGNED:
         _stop_attempt(turn, task, code)
     why = failure(

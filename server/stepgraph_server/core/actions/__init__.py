@@ -58,10 +58,15 @@ def poll_action(poll: Poll) -> Step:
     node = poll.activation.node
     try:
         return _PROGRAMS[node.action_kind](poll)
-    except (RenderError, ValueNotReadable) as error:
-        return Fail(failure=failure("TEMPLATE_FAILED", f"{node.id}: {error}", source=node.id))
-    except ExpressionError as error:
-        return Fail(failure=failure("EXPRESSION_FAILED", f"{node.id}: {error}", source=node.id))
+    except (RenderError, ExpressionError, ValueNotReadable) as error:
+        # A value without content here stops a template as well as an expression; which, says the node.
+        expresses = isinstance(error, ExpressionError) or node.check is not None or node.expressions
+        code = (
+            "EXPRESSION_FAILED"
+            if expresses and not isinstance(error, RenderError)
+            else "TEMPLATE_FAILED"
+        )
+        return Fail(failure=failure(code, f"{node.id}: {error}", source=node.id))
 
 
 def tool_question(poll: Poll) -> interrupt_pb2.ToolQuestion | Fail | None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepgraph.v1 import failure_pb2, graph_pb2
+from stepgraph.v1 import conversation_pb2, failure_pb2, graph_pb2
 from stepgraph_server.core.actions.inputs import agent_input
 from stepgraph_server.core.actions.messages import output_message, result_message, value_blocks
 from stepgraph_server.core.actions.step import MAX_RENDERED_BYTES, Await, Done, Effect, Fail
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.templates import Template
-from stepgraph.v1 import conversation_pb2
 
 if TYPE_CHECKING:
     from stepgraph_server.core.actions.step import Poll, Step

@@ -22,6 +22,7 @@ from stepgraph_server.core.decisions import (
     reply_text,
     switch_paradigm_definition,
 )
+from stepgraph_server.core.names import is_reserved, is_variable
 from stepgraph_server.core.state import ToolSet
 from stepgraph_server.core.templates import Template
 from stepgraph_server.core.values import from_json
@@ -90,14 +91,19 @@ def _ask(poll: Poll) -> Step:
 def _finish(poll: Poll, message: conversation_pb2.Message) -> Step:
     action = _action(poll)
     text = reply_text(message)
-    decision = parse_decision(message)
+    decision = parse_decision(message, paradigms=poll.state.graph.paradigms)
     writes: tuple[tuple[str, value_pb2.Value | None], ...] = ()
     value = value_pb2.Value(text=text)
     if action.output_schema and decision.HasField("direct_answer"):
         value = value_pb2.Value(json=text)
         fields = json_text.parse(text)
         if isinstance(fields, dict):
-            writes = tuple((name, from_json(field)) for name, field in sorted(fields.items()))
+            # What can't be a variable, or is the server's to write, a model must not write: it stays in the result.
+            writes = tuple(
+                (name, from_json(field))
+                for name, field in sorted(fields.items())
+                if is_variable(name) and not is_reserved(name)
+            )
     added = _added_message(poll, action)
     messages = (message,) if added is None else (added, message)
     return Done(value=value, messages=messages, writes=writes, decision=decision, decides=True)

@@ -88,7 +88,7 @@ def failure_text(why: failure_pb2.Failure) -> str:
     return f"{why.code}: {why.message}"
 
 
-def refused_call(call: pb.ToolCallBlock, problem: str) -> task_pb2.TaskResult:
+def refused_call(problem: str) -> task_pb2.TaskResult:
     """Return the result of a call that the server itself answers with an error."""
     output = value_pb2.Value(text=problem)
     return task_pb2.TaskResult(tool=transition_pb2.ToolResult(output=output, is_error=True))

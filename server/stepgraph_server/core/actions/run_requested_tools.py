@@ -45,9 +45,7 @@ def _effect(
     # Judged against the tools that the model was offered, not against those of now: the model can't know these.
     problem = judge_call(call, offered)
     if problem is not None:
-        return Answered(
-            label=f"tool {call.name}", call_id=call.id, result=refused_call(call, problem)
-        )
+        return Answered(label=f"tool {call.name}", call_id=call.id, result=refused_call(problem))
     return Effect(
         key=("tool", call.name, offered[call.name].digest),
         label=f"tool {call.name}",

@@ -64,7 +64,7 @@ def _await(poll: Poll, call: conversation_pb2.ToolCallBlock) -> Step:
         problem = judge_call(call, offered)
         if problem is not None:
             answer = Answered(
-                label=f"tool {call.name}", call_id=call.id, result=refused_call(call, problem)
+                label=f"tool {call.name}", call_id=call.id, result=refused_call(problem)
             )
             return Await(effects=(answer,))
         digest = offered[call.name].digest
