@@ -84,8 +84,6 @@ class _Builder:
 
     def _object(self, schema: dict[str, JsonValue]) -> Accepts:
         """Test `properties`, `required` and `additionalProperties` in one pass over the members."""
-        if "patternProperties" in schema:
-            raise _NotCoveredError
         properties = schema.get("properties", {})
         assert isinstance(properties, dict)
         tests = {name: self.build(inner) for name, inner in properties.items()}

@@ -31,7 +31,7 @@ _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _MAX_CACHED_CHARACTERS: Final = 8 * 1024 * 1024
 
 
-class ValueNotReadable(StepgraphError):  # noqa: N818  # named for what is the case
+class ValueNotReadable(StepgraphError):  # named for what is the case
     """A value has no content here: it is a blob, a reference, or the name of a secret. Expected; the graph's fault.
 
     Attributes:
@@ -159,7 +159,7 @@ def check_value(
         case "json":
             return _check_size(value.json, path, limits) or _check_json(value.json, path)
         case "blob":
-            return _check_blob(value.blob, path, limits)
+            return _check_blob(value.blob, f"{path}.blob", limits)
         case "stored":
             return _check_stored(value.stored, path, limits)
         case "secret":
