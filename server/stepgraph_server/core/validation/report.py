@@ -90,4 +90,4 @@ def at_key(path: str, key: str) -> str:
 
 def _entry(code: str, path: str, message: str, hint: str) -> Problem:
     cut = message if len(message) <= _MAX_MESSAGE else message[:_MAX_MESSAGE] + "…"
-    return Problem(code=code, path=path, message=cut, hint=hint)
+    return Problem(code=str(code), path=path, message=cut, hint=hint)

@@ -196,7 +196,7 @@ def check_filter(report: Report, path: str, tools: ToolFilter) -> None:
     """Check the names and prefixes of a filter."""
     for field, patterns in (("allow", tools.allow), ("deny", tools.deny)):
         for index, pattern in enumerate(patterns):
-            if not is_id(pattern.removesuffix("*") or "_"):
+            if pattern != "*" and not is_id(pattern.removesuffix("*")):
                 report.problem(
                     ProblemCode.NAME_INVALID,
                     f"{path}.{field}[{index}]",

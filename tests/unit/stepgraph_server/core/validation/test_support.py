@@ -1,0 +1,67 @@
+"""What this server does not do yet."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepgraph.v1 import graph_pb2
+from stepgraph_server.core.validation import check, support
+from tests.support.graphs import DEFAULTS, graph, problems
+
+APPROVAL: dict[str, object] = {"human_approval": {}}
+
+
+@pytest.mark.parametrize(
+    ("node", "field"),
+    [
+        ({"action": {"step": {"program": "p"}}}, "action.step"),
+        ({"action": {"map": {"items": "[1]", "body": {"program": "p"}}}}, "action.map"),
+        ({"action": {"subgraph": {"graph": {"reference": "g"}}}}, "action.subgraph"),
+        ({"action": {"sleep": {"duration": "1s"}}}, "action.sleep"),
+        ({"action": {"wait_signal": {"name": "s"}}}, "action.wait_signal"),
+        (
+            {"action": APPROVAL, "interrupt_options": {"deadline": "1s"}},
+            "interrupt_options.deadline",
+        ),
+        (
+            {"action": APPROVAL, "interrupt_options": {"default_answer": {"proceed": {}}}},
+            "interrupt_options.default_answer",
+        ),
+    ],
+)
+def test_a_node_that_asks_for_more_is_refused(node: dict[str, object], field: str) -> None:
+    assert problems(graph({"a": node})) == {("NOT_YET_SUPPORTED", f"nodes[0].{field}")}
+
+
+def test_a_graph_that_asks_for_more_is_refused() -> None:
+    assert problems(graph(approval_filter={})) == {("NOT_YET_SUPPORTED", "approval_filter")}
+    tools = graph({"a": {"answers": "t"}}, tools=[{"definition": {"name": "t"}}])
+    assert problems(tools) == {
+        ("NOT_YET_SUPPORTED", "tools"),
+        ("NOT_YET_SUPPORTED", "nodes[0].answers"),
+    }
+
+
+def test_a_handoff_is_refused() -> None:
+    nodes = {"a": {"action": {"step": {"program": "p"}}}, "b": {}}
+    found = problems(graph(nodes, [("a > b", {"handoff": True})]))
+    assert ("NOT_YET_SUPPORTED", "edges[0].handoff") in found
+
+
+def test_every_line_of_the_table_is_a_field_of_the_schema() -> None:
+    tables = (
+        (graph_pb2.StateGraph.DESCRIPTOR, support.GRAPH_FIELDS),
+        (graph_pb2.GraphNode.DESCRIPTOR, support.NODE_FIELDS),
+        (graph_pb2.GraphEdge.DESCRIPTOR, support.EDGE_FIELDS),
+    )
+    for descriptor, paths in tables:
+        for path in paths:
+            current = descriptor
+            for name in path.split("."):
+                assert current is not None
+                current = current.fields_by_name[name].message_type
+
+
+def test_the_hint_says_what_to_do() -> None:
+    (problem,) = check(graph(approval_filter={}), DEFAULTS).findings.problems
+    assert problem.hint
