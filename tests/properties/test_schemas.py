@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stepgraph_server.core import json_text
 from stepgraph_server.core.schema_shape import read_schema
 from stepgraph_server.core.schemas import CompiledSchema
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stepgraph_server.core.json_text import JsonValue

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import TYPE_CHECKING
 
 import pytest
 
 from stepgraph.v1 import conversation_pb2, failure_pb2, state_pb2, value_pb2
 from stepgraph_server.core.state_checks import check_failure, check_state, trim_failure
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stepgraph_server.core import state_checks
