@@ -62,6 +62,39 @@ def test_a_wrong_condition_is_told(
     assert problems(edge(kind, **fields)) == {(code, f"edges[0].condition.{path}")}
 
 
+@pytest.mark.parametrize(
+    "cel",
+    [
+        '"a == b"',
+        "'a == b'",
+        "[1 == 2]",
+        "string(1 == 2)",
+        "1 == 2 ? 3 : 4",
+        "1 // == 2",
+        "size(vars)",
+        "iterations",
+    ],
+)
+def test_what_only_looks_like_a_comparison_is_told(cel: str) -> None:
+    path = "edges[0].condition.expression.cel"
+    assert problems(edge("expression", cel=cel)) == {("EXPRESSION_INVALID", path)}
+
+
+@pytest.mark.parametrize(
+    "cel",
+    [
+        'has(vars.x) && vars.x == "it\'s"',
+        "size(vars) > 3",
+        "1 == 2 ? true : vars.x",
+        "!(vars.a || vars.b)",
+        "'a' in ['a']",
+        "vars.xs.exists(x, x > 3)",
+    ],
+)
+def test_what_gives_true_or_false_is_taken(cel: str) -> None:
+    assert problems(edge("expression", cel=cel)) == set()
+
+
 def test_an_error_in_an_expression_has_its_place_and_what_exists() -> None:
     (problem,) = check(edge("expression", cel="true && itrations > 3"), DEFAULTS).findings.problems
     assert "character 9" in problem.message
