@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from stepgraph.v1 import event_pb2, run_pb2
 from stepgraph_server.core.errors import GraphInvalid, Quarantined, Refused
 from stepgraph_server.core.inputs import GoOn, Look, Outcomes, TimePassed
-from stepgraph_server.core.run import decide, evolve, new_state, next_due
 from stepgraph_server.core.outcomes import STALE
+from stepgraph_server.core.run import decide, evolve, new_state, next_due
 from stepgraph_server.engine.encoding import encode_append
 from stepgraph_server.engine.live import Delivery, FutureReply, LiveRun, Pending
 from stepgraph_server.engine.timers import Timers
