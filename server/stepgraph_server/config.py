@@ -199,6 +199,9 @@ class LimitSettings:
     max_watchers: Annotated[
         int, COUNT, "The most watches at one time; more are refused as OVERLOADED."
     ] = 10_000
+    max_sessions: Annotated[
+        int, COUNT, "The most sessions of executors at one time; more are refused as OVERLOADED."
+    ] = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from stepgraph_server.api.requests import namespace_of
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
-    from stepgraph_server.api.ports import Context, Engine, ExecutorList, Sessions
+    from stepgraph_server.api.ports import Context, Engine, Executors, Sessions
     from stepgraph_server.config import PageSettings
 
 
@@ -22,7 +22,7 @@ class ExecutorService:
         self,
         *,
         sessions: Sessions,
-        executors: ExecutorList,
+        executors: Executors,
         engine: Engine,
         pages: PageSettings,
     ) -> None:

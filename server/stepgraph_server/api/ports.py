@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         state_pb2,
         value_pb2,
     )
+    from stepgraph_server.core.instants import Span
     from stepgraph_server.engine.callers import Caller, RequestKey
     from stepgraph_server.storage.runs import RunQuery
 
@@ -60,11 +61,36 @@ class StateAt(Protocol):
         ...
 
 
-class ExecutorList(Protocol):
+class Outlet(Protocol):
+    """The way to one executor that is connected."""
+
+    def drain(self, reason: str, grace: Span) -> None:
+        """Say that no more tasks will come."""
+        ...
+
+    def close(self, reason: str, message: str, metadata: Mapping[str, str]) -> None:
+        """End the session with a status."""
+        ...
+
+
+class SeatAtWork(Protocol):
+    """An executor that is connected."""
+
+    @property
+    def outlet(self) -> Outlet:
+        """The way to it."""
+        ...
+
+
+class Executors(Protocol):
     """Who is connected."""
 
     def executors(self, namespace: str) -> Sequence[executor_service_pb2.Executor]:
         """Return the executors that are connected, or within their grace, by id."""
+        ...
+
+    def seats(self) -> Sequence[SeatAtWork]:
+        """Return those of all namespaces that are connected."""
         ...
 
 

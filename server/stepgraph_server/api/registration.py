@@ -78,7 +78,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "ValueService/ReadValue": "read",
     "ValueService/WriteValue": "upload",
     "Health/Check": "probe",
-    "Health/List": "probe",
+    "Health/List": "unsupported",
     "Health/Watch": "probe",
 }
 
