@@ -87,23 +87,25 @@ class MemoryJournal:
         self._waiting_bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_appended: OnAppended | None = None
+        self._is_open = False
         self.unavailable_because = ""
         """Set it, and nothing can be written, for this reason; for tests of those who call."""
 
     def start(self, loop: asyncio.AbstractEventLoop, on_appended: OnAppended) -> None:
         """Begin to take appends."""
-        assert self._on_appended is None, "a store is started once"
+        assert not self._is_open, "a store is started once"
         self._loop = loop
         self._on_appended = on_appended
+        self._is_open = True
 
     def stop(self) -> None:
-        """Commit what waits, and take no more. What is submitted from now on is refused, on the loop of old."""
+        """Commit what waits, and take no more. What is submitted from now on is refused."""
         self._commit()
-        self._on_appended = None
+        self._is_open = False
 
     def check_writable(self) -> None:
         """Raise JournalUnavailable if nothing can be written."""
-        if self._on_appended is None or self.unavailable_because:
+        if not self._is_open or self.unavailable_because:
             raise self._unavailable()
 
     def submit(self, append: Append) -> None:
@@ -152,14 +154,14 @@ class MemoryJournal:
         group, self._waiting, self._waiting_bytes = self._waiting, [], 0
         if not group:
             return
-        if self._on_appended is None or self.unavailable_because:
+        if self._is_open and not self.unavailable_because:
+            results = self._try_all(group)
+        else:
             results = [
                 Appended(append=append, position=0, error=self._unavailable()) for append in group
             ]
-        else:
-            results = self._try_all(group)
-        if self._on_appended is not None:
-            self._on_appended(results)
+        assert self._on_appended is not None, "a store is started before it is used"
+        self._on_appended(results)
 
     def _try_all(self, group: list[Append]) -> list[Appended]:
         results = []
@@ -420,7 +422,9 @@ class MemoryInterrupts:
         found = [
             (row, run.key)
             for row, run in self._rows.values()
-            if run.key.namespace == namespace and row.external_token == external_token
+            if external_token
+            and run.key.namespace == namespace
+            and row.external_token == external_token
         ]
         return max(found, key=lambda pair: _open_and_newest(pair[0]), default=None)
 

