@@ -101,6 +101,19 @@ def read_document(text: str, *, is_json: bool) -> Part:
     return _JsonReader(text).document() if is_json else _read_yaml(text)
 
 
+def _whole(text: str, mark: Mark) -> str:
+    """Return text with escaped surrogates joined to characters; half of a pair is no text in any encoding."""
+    if not _SURROGATE.search(text):
+        return text
+    try:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError as error:
+        message = "half of a surrogate pair is no character; write the whole pair, or the character itself"
+        raise DocumentError(message, mark) from error
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 # YAML -------------------------------------------------------------------------------------------------------------
 
 _KINDS = {
@@ -167,7 +180,7 @@ class _YamlConverter:
             raise DocumentError(message, mark)
         match node:
             case ScalarNode():
-                return Scalar(kind=_KINDS[node.tag], text=node.value, mark=mark)
+                return Scalar(kind=_KINDS[node.tag], text=_whole(node.value, mark), mark=mark)
             case SequenceNode():
                 items = tuple(self.part(each, depth + 1) for each in node.value)
                 return Items(items=items, mark=mark)
@@ -252,9 +265,10 @@ class _JsonReader:
         mark = self._mark()
         if found := _STRING.match(self._text, self._at):
             try:
-                scalar = Scalar(kind=Kind.TEXT, text=str(json.loads(found.group())), mark=mark)
+                text = str(json.loads(found.group()))
             except json.JSONDecodeError as error:
                 self._fail(f"this is not a JSON string: {error.msg}")
+            scalar = Scalar(kind=Kind.TEXT, text=_whole(text, mark), mark=mark)
         elif found := _NUMBER.match(self._text, self._at):
             kind = Kind.NUMBER if found.group(1) or found.group(2) else Kind.INTEGER
             scalar = Scalar(kind=kind, text=found.group(), mark=mark)

@@ -14,7 +14,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from ruamel.yaml import YAML
-from ruamel.yaml.scalarstring import LiteralScalarString
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
 from stepgraph.v1.value_pb2 import Value
 from stepgraph_client.durations import duration_text
@@ -101,7 +101,7 @@ def _field(each: FieldDescriptor, value: object) -> Plain:
     if is_map(each):
         pairs = cast("Mapping[str, object]", value)
         of = map_value(each)
-        return {key: _one(of, pairs[key]) for key in sorted(pairs)}
+        return {_escaped(key): _one(of, pairs[key]) for key in sorted(pairs)}
     if each.is_repeated:
         return [_one(each, item) for item in cast("Sequence[object]", value)]
     return _one(each, value)
@@ -133,8 +133,16 @@ def _text(text: str) -> str:
     lines = text.split("\n")
     # Indentation of the first line, blanks at the end of a line, and what can't be printed do not survive in a block.
     if len(lines) == 1 or not lines[0] or lines[0][0].isspace():
-        return text
+        return _escaped(text)
     if any(line != line.rstrip() or not line.isprintable() for line in lines):
-        return text
+        return _escaped(text)
     block: str = LiteralScalarString(text)
     return block
+
+
+def _escaped(text: str) -> str:
+    """Return text that is written with escapes, if it has characters that YAML would take for ends of lines."""
+    if text.isprintable():
+        return text
+    quoted: str = DoubleQuotedScalarString(text)
+    return quoted

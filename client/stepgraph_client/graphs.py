@@ -79,7 +79,7 @@ class Graph:
             max_iterations=options.get("max_iterations", 0),
             retry=options.get("retry"),
             limits=options.get("limits"),
-            approval_filter=_tool_filter(options.get("approval")),
+            approval_filter=_approval_filter(options.get("approval", False)),
             metadata=options.get("metadata"),
         )
         if "time_limit" in options:
@@ -296,10 +296,11 @@ class Graph:
         """Say with which nodes the run is COMPLETED."""
         self._graph.terminal_nodes.extend(node_ids)
 
-    def paradigm(self, name: str, system_prompt: str = "", tools: Tools | None = None) -> str:
-        """Add a way of working: a prompt, and the tools that it may see (None means all). Returns its name."""
+    def paradigm(self, name: str, system_prompt: str = "", *, tools: Tools = True) -> str:
+        """Add a way of working: a prompt, and the tools that it may see (False: none). Returns its name."""
+        tool_filter = ToolFilter() if tools is False else _tool_filter(tools)
         self._graph.paradigms[name].CopyFrom(
-            Paradigm(system_prompt=system_prompt, tool_filter=_tool_filter(tools))
+            Paradigm(system_prompt=system_prompt, tool_filter=tool_filter)
         )
         return name
 
@@ -394,6 +395,10 @@ def _tool_filter(tools: Tools | None) -> ToolFilter | None:
             return ToolFilter(allow=[tools])
         case _:
             return ToolFilter(allow=tools)
+
+
+def _approval_filter(tools: Tools) -> ToolFilter | None:
+    return ToolFilter(allow=["*"]) if tools is True else _tool_filter(tools)
 
 
 def _timestamp(point: datetime) -> Timestamp:

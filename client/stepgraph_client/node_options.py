@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class GraphOptions(TypedDict, total=False):
-    """What `Graph(…)` takes. `approval`: which tools need a person (the schema's approval_filter)."""
+    """What `Graph(…)` takes. `approval`: which tools need a person (the schema's approval_filter); True means all."""
 
     default_model: str
     max_iterations: int

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from stepgraph.v1.failure_pb2 import Failure
+from stepgraph.v1.run_pb2 import Run
+from stepgraph_client import errors
+from stepgraph_client.errors import Status, Violation, failure_text, read_status, refusal
+from tests.support.fake_server import Refusal
+
+
+async def refused(client, server, given: Refusal) -> errors.StepgraphError:
+    server.refuse("GetRun", *[given] * 10)
+    with pytest.raises(errors.StepgraphError) as caught:
+        await client.get_run("r")
+    return caught.value
+
+
+async def test_a_status_is_read_with_all_its_details(client, server) -> None:
+    error = await refused(
+        client,
+        server,
+        Refusal(
+            code=grpc.StatusCode.INVALID_ARGUMENT,
+            reason="GRAPH_INVALID",
+            message="the graph is broken",
+            metadata={"problems": "2"},
+            violations=[("nodes[0].id", "is empty", "ID_INVALID")],
+        ),
+    )
+    assert isinstance(error, errors.GraphInvalid)
+    assert (error.reason, error.metadata) == ("GRAPH_INVALID", {"problems": "2"})
+    assert error.violations == (
+        Violation(path="nodes[0].id", message="is empty", code="ID_INVALID"),
+    )
+    assert str(error) == (
+        "GRAPH_INVALID: the graph is broken\n  nodes[0].id: is empty [ID_INVALID]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (grpc.StatusCode.INVALID_ARGUMENT, errors.InvalidRequest),
+        (grpc.StatusCode.OUT_OF_RANGE, errors.InvalidRequest),
+        (grpc.StatusCode.NOT_FOUND, errors.NotFound),
+        (grpc.StatusCode.ALREADY_EXISTS, errors.AlreadyExists),
+        (grpc.StatusCode.FAILED_PRECONDITION, errors.WrongState),
+        (grpc.StatusCode.ABORTED, errors.WrongState),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, errors.TooMuch),
+        (grpc.StatusCode.UNAUTHENTICATED, errors.NotPermitted),
+        (grpc.StatusCode.PERMISSION_DENIED, errors.NotPermitted),
+        (grpc.StatusCode.UNIMPLEMENTED, errors.NotSupported),
+        (grpc.StatusCode.INTERNAL, errors.ServerFault),
+        (grpc.StatusCode.DATA_LOSS, errors.ServerFault),
+    ],
+)
+async def test_each_code_has_the_class_of_what_a_caller_can_do(client, server, code, kind) -> None:
+    error = await refused(client, server, Refusal(code=code, reason="SOMETHING"))
+    assert type(error) is kind
+    assert isinstance(error, errors.Refused)
+
+
+async def test_a_status_without_details_is_told_as_it_is(client, server) -> None:
+    error = await refused(client, server, Refusal(code=grpc.StatusCode.NOT_FOUND, message=""))
+    assert isinstance(error, errors.NotFound)
+    assert error.reason == ""
+    assert str(error) == "the server refused the call with NOT_FOUND"
+
+
+def test_details_that_cannot_be_read_hide_nothing() -> None:
+    trailers = grpc.aio.Metadata(("grpc-status-details-bin", b"\xff\xff\xff"))
+    error = grpc.aio.AioRpcError(
+        grpc.StatusCode.NOT_FOUND, grpc.aio.Metadata(), trailers, details="gone"
+    )
+    assert read_status(error) == Status(code=grpc.StatusCode.NOT_FOUND, message="gone", metadata={})
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "lost", "retryable"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, "", True, True),
+        (grpc.StatusCode.UNAVAILABLE, "SHUTTING_DOWN", True, True),
+        (grpc.StatusCode.INTERNAL, "", True, True),
+        (grpc.StatusCode.INTERNAL, "INTERNAL", False, False),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED", False, True),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "LIMIT_EXCEEDED", False, False),
+        (grpc.StatusCode.NOT_FOUND, "", False, False),
+    ],
+)
+def test_only_what_was_lost_or_asked_for_is_tried_again(code, reason, lost, retryable) -> None:
+    status = Status(code=code, message="", reason=reason, metadata={})
+    assert (status.lost, status.retryable) == (lost, retryable)
+
+
+def test_a_server_that_is_away_is_told_with_its_address_and_what_to_do() -> None:
+    status = Status(code=grpc.StatusCode.UNAVAILABLE, message="refused", metadata={})
+    error = errors.Unreachable("here:1", status, tries=3)
+    assert str(error) == (
+        "can't reach the stepgraph server at here:1, after 3 tries: refused. "
+        "Is it running (`stepgraph serve`), and is the address right?"
+    )
+
+
+def test_a_run_that_did_not_complete_says_why_and_where_to_look() -> None:
+    run = Run(run_id="r", failure=Failure(code="TOOL_ERROR", message="It broke.", source="1/act"))
+    failed = errors.RunFailed(run)
+    assert str(failed) == (
+        "run r failed: TOOL_ERROR: It broke (from 1/act). "
+        "See what happened: `stepgraph runs watch r`"
+    )
+    assert failed.failure.code == "TOOL_ERROR"
+    assert "was cancelled" in str(errors.RunCancelled(run))
+    assert failure_text(Failure()) == "no reason was given"
+
+
+def test_a_reason_is_said_once() -> None:
+    status = Status(
+        code=grpc.StatusCode.NOT_FOUND,
+        message="RUN_NOT_FOUND: there is no run",
+        reason="RUN_NOT_FOUND",
+        metadata={},
+    )
+    assert str(refusal(status)) == "RUN_NOT_FOUND: there is no run"
