@@ -284,12 +284,14 @@ class ExecutorSession:
 
     # ---- work ------------------------------------------------------------------------------------
 
-    def finish(self, outcome: pb.AttemptOutcome) -> bool:
-        """Report how an attempt has ended; False if it is not held any more, and nobody wants to know."""
-        attempt = (outcome.task_id, outcome.attempt)
+    def finish(self, attempt: Attempt, outcome: bytes) -> bool:
+        """Report how an attempt has ended, as a serialized AttemptOutcome that names the same attempt.
+
+        Returns False if the attempt is not held any more, and nobody wants to know.
+        """
         if self._held.pop(attempt, None) is None:
             return False
-        self._kept[attempt] = _Kept(data=outcome.SerializeToString())
+        self._kept[attempt] = _Kept(data=outcome)
         self._to_accept.pop(attempt, None)
         if self._state is State.LIVE:
             self._to_report[attempt] = None

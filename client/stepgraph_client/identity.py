@@ -6,6 +6,7 @@ Rules: the one place of the client that makes ids.
 from __future__ import annotations
 
 import getpass
+import re
 import secrets
 import socket
 from importlib import metadata
@@ -37,3 +38,14 @@ def client_version() -> str:
         # Run from a source tree that was not installed.
         version = "unknown"
     return f"stepgraph-python/{version}"
+
+
+def new_executor_id() -> str:
+    """Return an id for an executor that was given none: the host, for people, and chance."""
+    host = re.sub("[^A-Za-z0-9_.-]", "-", socket.gethostname())[:64].lstrip("_.-")
+    return f"{host or 'executor'}-{secrets.token_hex(4)}"
+
+
+def new_instance_token() -> bytes:
+    """Return the secret of one process of an executor."""
+    return secrets.token_bytes(32)
