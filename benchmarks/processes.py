@@ -1,0 +1,112 @@
+"""The processes that are measured: a server on a free port of loopback with a journal of its own, and an executor."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ROOT = Path(__file__).resolve().parent.parent
+#: How long a process may take to be ready, or to end.
+PATIENCE_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A server that runs."""
+
+    address: str
+    journal: Path
+    pid: int
+
+    def cpu_us(self) -> float:
+        """Return the CPU time that the server has used, its own and the kernel's for it. Linux only."""
+        # After the name, which may have spaces and brackets of its own.
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        user, system = int(fields[11]), int(fields[12])
+        return (user + system) * 1e6 / os.sysconf("SC_CLK_TCK")
+
+    def peak_mib(self) -> float:
+        """Return the most memory that the server has had. Linux only."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) / 1024
+
+    def journal_bytes(self) -> int:
+        """Return the size of the journal, whether it is in the file or still in its write-ahead log."""
+        with contextlib.closing(sqlite3.connect(f"file:{self.journal}?mode=ro", uri=True)) as file:
+            (pages,) = file.execute("PRAGMA page_count").fetchone()
+            (size,) = file.execute("PRAGMA page_size").fetchone()
+        return int(pages) * int(size)
+
+
+@contextlib.contextmanager
+def running_server(folder: Path, launcher: Sequence[str]) -> Iterator[Server]:
+    """Start a server, and stop it at the end. `launcher` is what comes before the arguments of `stepgraph serve`."""
+    address = f"127.0.0.1:{_free_port()}"
+    journal = folder / "stepgraph.db"
+    arguments = ["serve", "--listen", address, "--data", str(journal)]
+    log = folder / "server.log"
+    with log.open("wb") as output, _process([*launcher, *arguments], output.fileno()) as process:
+        _wait_for_port(address, process, log)
+        yield Server(address=address, journal=journal, pid=process.pid)
+
+
+@contextlib.contextmanager
+def running_executor(server: Server, module: str) -> Iterator[None]:
+    """Start an executor, wait until it is connected, and stop it at the end."""
+    command = [sys.executable, "-m", module, "--server", server.address]
+    with _process(command, subprocess.PIPE) as process:
+        assert process.stdout is not None, "it is a pipe"
+        line = process.stdout.readline()
+        if b"ready" not in line:
+            message = f"the executor did not start: {line.decode(errors='replace')}"
+            raise RuntimeError(message)
+        yield
+
+
+@contextlib.contextmanager
+def _process(command: Sequence[str], output: int) -> Iterator[subprocess.Popen[bytes]]:
+    # A session of its own: Ctrl-C goes to us, and we stop what we have started, in order.
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def _wait_for_port(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    host, port = address.rsplit(":", 1)
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+            return
+        time.sleep(0.05)
+    message = f"the server did not start:\n{log.read_text(errors='replace')}"
+    raise RuntimeError(message)
