@@ -189,7 +189,6 @@ class EngineStandIn:
         namespace: str,
         request: run_service_pb2.StartRunRequest,
         caller: Caller,
-        key: RequestKey | None,
     ) -> run_pb2.Run:
         """Create a run, by the name that the request gives it."""
         await self.gate.wait()
@@ -197,7 +196,7 @@ class EngineStandIn:
             message = "a secret payload"
             raise RuntimeError(message)
         self.callers.append(caller)
-        run = RunKey(namespace, request.run_id or (key.request_id if key else "run"))
+        run = RunKey(namespace, request.run_id or request.request_id or "run")
         if await self.store.runs.get(run) is None:
             await self.create(run, request.labels)
         record = await self.store.runs.get(run)

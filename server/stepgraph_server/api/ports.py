@@ -115,9 +115,8 @@ class Engine(Protocol):
         namespace: str,
         request: run_service_pb2.StartRunRequest,
         caller: Caller,
-        key: RequestKey | None,
     ) -> run_pb2.Run:
-        """Create a run, and return it once it is durable. A repeated key gives the first run.
+        """Create a run, and return it once it is durable. A repeated request_id gives the first run.
 
         The request was checked by shape; graph references, an inline definition and values were not looked at.
         """

@@ -164,9 +164,7 @@ class RunService:
     async def _start(
         self, request: run_service_pb2.StartRunRequest, context: Context
     ) -> run_pb2.Run:
-        # One key for both ways to start: whoever starts a run may watch it with the same request_id.
-        key = request_key("StartRun", request)
-        return await self._engine.start_run(namespace_of(request), request, caller_of(context), key)
+        return await self._engine.start_run(namespace_of(request), request, caller_of(context))
 
 
 def query_of(
