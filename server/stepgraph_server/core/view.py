@@ -212,14 +212,16 @@ def settle(state: RunState, activation: Activation, done: Done) -> tuple[Carried
     error = done.error
     if error is None and not node.works:
         error = carried.last_error
-    decides = done.decides
+    decision, tools_digest = carried.decision, carried.tools_digest
+    if done.decides and done.decision is not decision:
+        # Only who makes a decision has offered tools for it; who hands one on hands on what it was made with.
+        decision = done.decision
+        tools_digest = activation.tools_digest if decision is not None else ""
     after = Carried(
         last_result=carried.last_result if done.value is None else done.value,
         last_error=error,
-        decision=done.decision if decides else carried.decision,
-        tools_digest=activation.tools_digest
-        if decides and done.decision is not None
-        else carried.tools_digest,
+        decision=decision,
+        tools_digest=tools_digest,
         paradigm=carried.paradigm if done.paradigm is None else done.paradigm,
     )
     writes = done.writes
