@@ -280,7 +280,7 @@ class ExecutorSession:
             self._to_report[attempt] = None
         for attempt in dropped:
             del self._kept[attempt]
-        return Rejected(reject=reject, failed=failed, dropped=dropped)
+        return Rejected(reject=reject, failed=tuple(failed), dropped=tuple(dropped))
 
     # ---- work ------------------------------------------------------------------------------------
 

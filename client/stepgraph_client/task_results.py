@@ -7,7 +7,7 @@ failure RESULT_INVALID that says what was expected, and it is not tried again.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from google.protobuf.message import Message as AnyMessage
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -19,6 +19,12 @@ from stepgraph_client.values import to_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+# Kept: `json.dumps` with these options would make one for every result.
+_ENCODER: Final = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=to_jsonable_python
+)
 
 
 def value_of(returned: object) -> Value | None:
@@ -43,13 +49,7 @@ def json_of(returned: object) -> str:
         Failed: RESULT_INVALID; it has no JSON: NaN, a cycle, an object of an unknown class.
     """
     try:
-        return json.dumps(
-            returned,
-            ensure_ascii=False,
-            allow_nan=False,
-            separators=(",", ":"),
-            default=to_jsonable_python,
-        )
+        return _ENCODER.encode(returned)
     except (ValueError, TypeError, RecursionError, PydanticSerializationError) as error:
         message = f"what was returned has no JSON: {error}"
         raise Failed(RESULT_INVALID, message, retryable=False) from error
