@@ -75,8 +75,10 @@ class FakeRun:
             if isinstance(event, RunEvent):
                 self.run.last_sequence += 1
                 event.sequence = event.sequence or self.run.last_sequence
-                self._fold(event)
             self.events.append(event)
+            # Last: a watch on the other thread ends once the run is over.
+            if isinstance(event, RunEvent):
+                self._fold(event)
 
     def _fold(self, event: RunEvent) -> None:
         ends = {
@@ -290,6 +292,7 @@ class _Runs(runs_grpc.RunServiceServicer):
         yield runs_pb.WatchRunResponse()
         at = 0
         while True:
+            over = run.over
             for event in run.events[at:]:
                 at += 1
                 if isinstance(event, RunEvent) and event.sequence <= request.after_sequence:
@@ -298,7 +301,7 @@ class _Runs(runs_grpc.RunServiceServicer):
                     await end(context, LOST)
                 left -= 1
                 yield _watched(run.run.run_id, event)
-            if run.over or request.history_only:
+            if over or request.history_only:
                 return
             await asyncio.sleep(0.002)
 
