@@ -49,7 +49,7 @@ class ModelInput:
     def build(self, state: RunState) -> bytes:
         """Return the serialized TaskInput."""
         arranged = state.conversation.arrange(self.window)
-        parts = [self.head, arranged.joined(_MESSAGES_FIELD)]
+        parts = [self.head, *arranged.parts]
         if self.prompt:
             parts.append(wire.length_delimited(_MESSAGES_FIELD, self.prompt))
         return wire.length_delimited(_LLM_FIELD, b"".join(parts))
