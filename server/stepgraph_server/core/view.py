@@ -254,4 +254,4 @@ def reduced(
     """Return what a variable is after a write. Raises ReducerError."""
     reducers: Mapping[str, int] = graph.reducers
     kind = reducers.get(name)
-    return value if kind is None else reduce(kind, base, value)
+    return value if kind is None else reduce(kind, base, value, variable=name)
