@@ -6,6 +6,9 @@ Programs without asyncio find the same client in `stepgraph_client.sync`.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from stepgraph_client.answers import (
     abort,
     choose,
@@ -60,12 +63,22 @@ from stepgraph_client.policies import (
     retry,
 )
 from stepgraph_client.run_calls import RunHandle, RunState
+from stepgraph_client.values import from_value, read_as, to_value
 from stepgraph_client.watching import Event, RunNews
+
+if TYPE_CHECKING:
+    from stepgraph_client.executor import Executor
+    from stepgraph_client.task_context import ConditionContext, TaskContext
+    from stepgraph_client.task_errors import BadArguments, Failed, ToolError
 
 __all__ = [
     "AlreadyExists",
+    "BadArguments",
     "Client",
+    "ConditionContext",
     "Event",
+    "Executor",
+    "Failed",
     "Graph",
     "GraphFile",
     "GraphFileError",
@@ -84,7 +97,9 @@ __all__ = [
     "RunState",
     "ServerFault",
     "StepgraphError",
+    "TaskContext",
     "TooMuch",
+    "ToolError",
     "Unreachable",
     "Violation",
     "WrongState",
@@ -97,6 +112,7 @@ __all__ = [
     "everything_but",
     "expression",
     "failed",
+    "from_value",
     "has_tool_calls",
     "is_final_answer",
     "iteration_exceeds",
@@ -111,9 +127,30 @@ __all__ = [
     "proceed",
     "proceed_with",
     "question",
+    "read_as",
     "reply",
     "requests_delegation",
     "retry",
     "revise",
     "state_equals",
+    "to_value",
 ]
+
+# Imported when they are first asked for: a program that only starts runs does no work of them.
+_LATER = {
+    "BadArguments": "stepgraph_client.task_errors",
+    "ConditionContext": "stepgraph_client.task_context",
+    "Executor": "stepgraph_client.executor",
+    "Failed": "stepgraph_client.task_errors",
+    "TaskContext": "stepgraph_client.task_context",
+    "ToolError": "stepgraph_client.task_errors",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Return what an executor needs."""
+    if name not in _LATER:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    found: object = getattr(import_module(_LATER[name]), name)
+    return found

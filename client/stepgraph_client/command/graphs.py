@@ -83,7 +83,7 @@ def validate(settings: Settings, file: str, *, as_json: bool) -> None:
         raise CommandError(message)
     if not as_json:
         nodes, edges = len(definition.nodes), len(definition.edges)
-        click.echo(f"{definition.name} is fine: {nodes} nodes, {edges} edges")
+        click.echo(f"{definition.name} is fine (nodes: {nodes}, edges: {edges})")
 
 
 @graphs_group.command("get")

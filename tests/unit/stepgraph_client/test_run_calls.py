@@ -25,7 +25,7 @@ async def test_a_run_is_started_and_gives_its_result(client, server) -> None:
     assert run.run_id == "run-1"
     assert await run.result() == "done"
     (request,) = server.requests["StartRun"]
-    assert request.input.value.json == '{"n": 9007199254740993}'
+    assert request.input.value.json == '{"n":9007199254740993}'
     assert request.input.variables["a"].text == "b"
     assert (request.namespace, request.graph.reference) == ("default", "react")
 
@@ -160,7 +160,7 @@ async def test_runs_are_steered_by_calls_that_are_safe_to_repeat(client, server)
         assert len(ids) == 2
         assert len(set(ids)) == 1
         assert ids[0]
-    assert server.requests["SignalRun"][0].payload == Value(json='{"n": 1}')
+    assert server.requests["SignalRun"][0].payload == Value(json='{"n":1}')
 
 
 async def test_a_signal_may_carry_nothing(client, server) -> None:

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+
+from stepgraph.v1.graph_service_pb2 import GraphProblem
+from stepgraph_client.files import parse_graph
+
+FILE = "name: g\nnodes:\n  - {id: a, assign: {}}\n"
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "g.yaml"
+    path.write_text(FILE)
+    return str(path)
+
+
+def test_a_graph_is_registered_once(run, server, file) -> None:
+    server.warnings = [GraphProblem(code="ODD", path="nodes[0]", message="it is odd")]
+    ended = run("graphs", "register", file)
+    assert ended.out.startswith("registered g@1 (sha256:")
+    assert f"{file}:3:5: warning: it is odd (at nodes[0]) [ODD]" in ended.err
+    assert run("graphs", "register", file).out.startswith("there already: g@1")
+    assert run("graphs", "register", file, "--json").json["version"]["version"] == 1
+
+
+def test_a_broken_graph_is_not_registered(run, server, file) -> None:
+    server.problems = [GraphProblem(code="BAD", path="nodes[0].id", message="bad", hint="mend it")]
+    ended = run("graphs", "register", file)
+    assert ended.code == 3
+    assert f"{file}:3:6: error: bad" in ended.err
+    assert "mend it" in ended.err
+
+
+def test_a_graph_is_validated_without_being_stored(run, server, file) -> None:
+    ended = run("graphs", "validate", file)
+    assert (ended.code, ended.out) == (0, "g is fine (nodes: 1, edges: 0)\n")
+    server.problems = [GraphProblem(code="BAD", path="nodes[0]", message="bad")]
+    server.warnings = [GraphProblem(code="ODD", message="odd")]
+    ended = run("graphs", "validate", file)
+    assert ended.code == 3
+    assert ended.out.splitlines() == [
+        f"{file}:3:5: error: bad (at nodes[0]) [BAD]",
+        f"{file}:1:1: warning: odd [ODD]",
+    ]
+    assert "has 1 problem" in ended.err
+    assert run("graphs", "validate", file, "--json").json["problems"][0]["code"] == "BAD"
+    assert not server.graphs
+
+
+def test_what_is_no_file_cannot_be_registered(run) -> None:
+    ended = run("graphs", "register", "react")
+    assert ended.code == 2
+    assert "there is no file 'react'" in ended.err
+
+
+def test_a_definition_is_printed_as_a_file_that_can_be_registered_again(run, file) -> None:
+    run("graphs", "register", file)
+    out = run("graphs", "get", "g").out
+    assert out.startswith("# g@1  sha256:")
+    assert parse_graph(out).graph == parse_graph(FILE).graph
+    assert run("graphs", "get", "g", "--json").json["definition"]["name"] == "g"
+    assert run("graphs", "get", "nope").code == 3
+
+
+def test_graphs_are_drawn(run, server) -> None:
+    assert run("graphs", "show", "g").out == "flowchart TD\n"
+    assert run("graphs", "show", "--run", "r").out == "flowchart TD\n"
+    assert run("graphs", "show").code == 2
+    assert [each.run_id for each in server.requests["RenderGraph"]] == ["", "r"]
+
+
+def test_graphs_and_versions_are_listed(run, file) -> None:
+    assert "graphs register FILE" in run("graphs", "list").err
+    run("graphs", "register", file)
+    assert run("graphs", "list").out.splitlines()[1].split()[:2] == ["g", "1"]
+    assert run("graphs", "list", "g", "--json").json[0]["version"] == 1

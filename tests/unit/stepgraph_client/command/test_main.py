@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import EntryPoint, EntryPoints
+
+import click
+import pytest
+
+from stepgraph_client.command import main
+
+
+def offer(monkeypatch, *entries: EntryPoint) -> None:
+    def found(**wanted: str) -> EntryPoints:
+        return EntryPoints(entries).select(**wanted)
+
+    monkeypatch.setattr(main, "entry_points", found)
+
+
+@click.command("hello")
+def hello() -> None:
+    """Say hello."""
+    click.echo("hello")
+
+
+def test_all_verbs_are_there(run) -> None:
+    ended = run("--help")
+    assert ended.code == 0
+    for verb in ("run", "runs", "graphs", "interrupts", "answer", "executors", "serve"):
+        assert f"\n  {verb} " in ended.out
+    assert "4 the server can't be reached" in ended.out
+
+
+def test_the_version_is_told(run) -> None:
+    assert run("--version").out.startswith("stepgraph ")
+
+
+def test_a_verb_that_does_not_exist_is_typed_wrongly(run) -> None:
+    assert run("fly").code == 2
+
+
+def test_commands_of_other_packages_are_found(run, monkeypatch) -> None:
+    entry = EntryPoint("hello", f"{__name__}:hello", main.PLUGINS)
+    monkeypatch.setattr(EntryPoint, "load", lambda _self: hello)
+    offer(monkeypatch, entry)
+    assert run("hello").out == "hello\n"
+    assert "hello" in run("--help").out
+
+
+def test_a_command_that_cannot_be_loaded_says_what_to_install(run, monkeypatch) -> None:
+    offer(monkeypatch, EntryPoint("serve", "not_installed_here:serve", main.PLUGINS))
+    ended = run("serve", "--port", "1")
+    assert ended.code == 3
+    assert "pip install 'stepgraph[server]'" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_group_without_a_verb_shows_its_verbs(run) -> None:
+    assert "watch" in run("runs", "--help").out
+
+
+def test_the_server_may_come_from_the_environment(server, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("STEPGRAPH_SERVER", server.address)
+    monkeypatch.setenv("STEPGRAPH_NAMESPACE", "team")
+    monkeypatch.setattr("sys.argv", ["stepgraph", "executors"])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 0
+    assert server.requests["ListExecutors"][0].namespace == "team"
+    assert importlib.import_module("stepgraph_client.command").__doc__

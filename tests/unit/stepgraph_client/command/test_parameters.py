@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import click
+import pytest
+
+from stepgraph.v1.value_pb2 import Value
+from stepgraph_client.command.calling import FileError
+from stepgraph_client.command.parameters import given_graph, json_value, pair, span, variable
+
+
+def test_pairs_are_split_at_the_first_sign() -> None:
+    assert pair("a=b=c") == ("a", "b=c")
+    assert pair("a=") == ("a", "")
+
+
+def test_variables_are_text_or_json() -> None:
+    assert variable("a=3") == ("a", Value(text="3"))
+    assert variable("a:=9007199254740993") == ("a", Value(json="9007199254740993"))
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "message"),
+    [
+        (pair, "a", "is not NAME=VALUE"),
+        (pair, "=b", "is not NAME=VALUE"),
+        (variable, ":=3", "is not NAME=TEXT"),
+        (variable, "a:=[", "is not JSON"),
+        (json_value, "{'a': 1}", "is not JSON: line 1, column 2: expected a key"),
+        (span, "soon", "write one such as"),
+    ],
+)
+def test_what_is_typed_wrongly_says_what_it_should_look_like(read, text, message) -> None:
+    with pytest.raises(click.BadParameter, match=message):
+        read(text)
+
+
+def test_durations_are_checked_before_anything_is_sent() -> None:
+    assert span("1h30m") == "1h30m"
+
+
+def test_a_graph_is_a_file_if_it_looks_like_one_or_is_there(tmp_path) -> None:
+    path = tmp_path / "graph"
+    path.write_text("name: g\n")
+    given = given_graph(str(path))
+    assert given.definition is not None
+    assert given.definition.name == "g"
+    assert given_graph("react@3").definition is None
+    with pytest.raises(FileError, match="No such file"):
+        given_graph("missing.yaml")

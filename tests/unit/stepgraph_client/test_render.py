@@ -1,0 +1,373 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+from rich.console import Console
+
+from stepgraph.v1 import event_pb2 as pb
+from stepgraph.v1.event_pb2 import EdgeOutcome, EdgeVerdict, RunEvent, TransientEvent
+from stepgraph.v1.failure_pb2 import Failure
+from stepgraph.v1.interrupt_pb2 import Interrupt, InterruptOption
+from stepgraph.v1.run_pb2 import GraphVersion, RunStatus
+from stepgraph.v1.state_pb2 import GraphExecutionResult
+from stepgraph.v1.task_pb2 import Requirement, TaskAssignment, TaskProgress, TaskResult
+from stepgraph.v1.value_pb2 import Value
+from stepgraph_client import answers, render
+from stepgraph_client.render import (
+    EventPrinter,
+    Line,
+    Narrator,
+    Piece,
+    Tone,
+    question_lines,
+    visible,
+)
+from tests.support.fake_server import unknown_event
+
+TASK = "1/think/t0/e0"
+FAILURE = Failure(code="BAD", message="it broke", source="act")
+FOLLOWED = EdgeOutcome(edge_id="think.act", verdict=EdgeVerdict.EDGE_VERDICT_FOLLOWED)
+NOT_HELD = EdgeOutcome(edge_id="think.done", verdict=EdgeVerdict.EDGE_VERDICT_NOT_HELD)
+
+
+def told(narrator: Narrator, *events: RunEvent | TransientEvent) -> list[str]:
+    return [each.text for event in events for each in narrator.tell(event)]
+
+
+def said(**kind: object) -> list[str]:
+    return told(Narrator(), RunEvent(time=Timestamp(seconds=100), **kind))
+
+
+def scheduled(**more: object) -> RunEvent:
+    task = pb.TaskScheduled(task_id=TASK, label="llm m", **more)
+    return RunEvent(task_scheduled=task)
+
+
+def shown(text: str, kind: str = "text", attempt: int = 1) -> TransientEvent:
+    progress = TaskProgress()
+    getattr(progress, kind).text = text
+    return TransientEvent(task_id=TASK, attempt=attempt, progress=progress)
+
+
+EVERY = {
+    "run_started": (
+        pb.RunStarted(
+            run_id="r",
+            graph=GraphVersion(name="g", version=2),
+            labels={"a": "b"},
+            delay_until_time=Timestamp(seconds=5),
+        ),
+        ["run r of g@2 (a=b)", "  it begins at 1970-01-01 00:00:05Z"],
+    ),
+    "superstep_started": (pb.SuperstepStarted(superstep=2, nodes=["a", "b"]), ["2. a, b"]),
+    "node_skipped": (
+        pb.NodeSkipped(node_id="a", reason=pb.SKIP_REASON_TERMINAL_REACHED),
+        ["  a is skipped: the end was reached beside it"],
+    ),
+    "tools_offered": (
+        pb.ToolsOffered(tools=[{"name": "x"}, {"name": "y"}]),
+        ["  offers the tools x, y"],
+    ),
+    "task_scheduled": (
+        pb.TaskScheduled(task_id=TASK, requirement=Requirement(llm=Requirement.Llm(model="m"))),
+        ["  think · model m waits for an executor with room"],
+    ),
+    "task_assigned": (
+        pb.TaskAssigned(task_id=TASK, assignment=TaskAssignment(attempt=2, executor_id="e")),
+        ["  think → e (attempt 2)"],
+    ),
+    "task_completed": (
+        pb.TaskCompleted(
+            task_id=TASK, result=TaskResult(condition=TaskResult.Condition(holds=True))
+        ),
+        ["  think: holds"],
+    ),
+    "task_failed": (
+        pb.TaskFailed(task_id=TASK, failure=FAILURE, tries=1, retry_time=Timestamp(seconds=102)),
+        ["  think failed: BAD: it broke (from act); try 2 in 2 s"],
+    ),
+    "task_lost": (
+        pb.TaskLost(task_id=TASK, reason=pb.TASK_LOSS_REASON_REJECTED, message="too big"),
+        ["  think was lost: its executor rejected it: too big; it is given to another"],
+    ),
+    "task_cancelled": (
+        pb.TaskCancelled(task_id=TASK, reason="enough"),
+        ["  think was cancelled: enough"],
+    ),
+    "task_unclaimed": (
+        pb.TaskUnclaimed(
+            task_id=TASK,
+            requirement=Requirement(tool=Requirement.Tool(name="x")),
+            selector={"gpu": "yes"},
+            queue_limit_time=Timestamp(seconds=600),
+        ),
+        [
+            "  nobody can take think: start an executor for tool x with the labels gpu=yes (it fails at 1970-01-01 00:10:00Z)"
+        ],
+    ),
+    "node_completed": (
+        pb.NodeCompleted(activation_id="1/think", node_id="think", edges=[FOLLOWED, NOT_HELD]),
+        ["  think is done, follows think.act"],
+    ),
+    "node_failed": (
+        pb.NodeFailed(node_id="think", failure=FAILURE),
+        ["  think failed: BAD: it broke (from act)"],
+    ),
+    "node_cancelled": (
+        pb.NodeCancelled(activation_id="1/think", reason="collateral of act"),
+        ["  think was stopped: collateral of act"],
+    ),
+    "edges_evaluated": (
+        pb.EdgesEvaluated(activation_id="1/think", edges=[NOT_HELD]),
+        ["  think was decided, no edge is followed"],
+    ),
+    "interrupt_opened": (
+        pb.InterruptOpened(question=Interrupt(interrupt_id="q", node_id="ask")),
+        [
+            "? ask: waits for something that this version does not know",
+            "  stepgraph answer q --proceed",
+            "  stepgraph answer q --revise 'what should change'",
+            "  stepgraph answer q --abort 'why'",
+        ],
+    ),
+    "interrupt_answered": (
+        pb.InterruptAnswered(answer=answers.choose("yes"), answered_by="ada"),
+        ["  answered by ada: choose yes"],
+    ),
+    "interrupt_closed": (
+        pb.InterruptClosed(interrupt_id="q", reason="run ended"),
+        ["  question q is closed: run ended"],
+    ),
+    "variable_overwritten": (
+        pb.VariableOverwritten(variable="x", node_ids=["a", "b"]),
+        ["  a, b all wrote x; the last one's value was kept"],
+    ),
+    "signal_received": (
+        pb.SignalReceived(name="go", payload=Value(text="now")),
+        ["  signal go: now"],
+    ),
+    "child_started": (
+        pb.ChildStarted(task_id="1/sub", run_id="c", graph=GraphVersion(name="g", version=1)),
+        ["  sub runs g@1 as c; see `stepgraph runs watch c`"],
+    ),
+    "limit_neared": (
+        pb.LimitNeared(limit_name="journal_bytes", used=8000, maximum=10000),
+        ["  near a limit: 8,000 of 10,000 journal bytes"],
+    ),
+    "run_paused": (
+        pb.RunPaused(reason="lunch"),
+        ["paused: lunch; go on with `stepgraph runs unpause `"],
+    ),
+    "run_unpaused": (pb.RunUnpaused(), ["goes on"]),
+    "run_stopping": (
+        pb.RunStopping(outcome=RunStatus.RUN_STATUS_CANCELLED, failure=Failure(code="CANCELLED")),
+        ["is being cancelled: CANCELLED"],
+    ),
+    "run_forked": (
+        pb.RunForked(run_id="n", origin={"run_id": "r", "sequence": 5}),
+        ["run n, forked from r after event 5"],
+    ),
+    "run_completed": (
+        pb.RunCompleted(
+            result=GraphExecutionResult(
+                terminal_node="done", iterations=1, output=Value(text="a\nb")
+            )
+        ),
+        ["completed at done after 1 superstep", "a", "b"],
+    ),
+    "run_failed": (
+        pb.RunFailed(
+            failure=Failure(code="X", causes=[FAILURE]), result=GraphExecutionResult(iterations=2)
+        ),
+        ["failed after 2 supersteps: X", "  because of BAD: it broke (from act)"],
+    ),
+    "run_cancelled": (pb.RunCancelled(failure=Failure(code="CANCELLED")), ["cancelled: CANCELLED"]),
+}
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_each_kind_of_event_is_told(kind) -> None:
+    message, lines = EVERY[kind]
+    assert said(**{kind: message}) == lines
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_summary_without_payloads_is_told_as_well(kind) -> None:
+    event = RunEvent()
+    getattr(event, kind).SetInParent()
+    told(Narrator(), event)
+
+
+def test_every_kind_of_event_of_the_schema_is_known() -> None:
+    kinds = {each.name for each in RunEvent.DESCRIPTOR.oneofs_by_name["kind"].fields}
+    assert set(EVERY) == kinds == set(render._TELLERS)
+
+
+def test_an_event_of_a_newer_server_is_passed_over() -> None:
+    assert told(Narrator(), unknown_event(), TransientEvent()) == []
+
+
+def test_a_task_keeps_its_label_until_it_is_over() -> None:
+    narrator = Narrator()
+    assignment = TaskAssignment(attempt=1, executor_id="e")
+    done = RunEvent(task_completed=pb.TaskCompleted(task_id=TASK, result=TaskResult()))
+    assert told(narrator, scheduled(assignment=assignment), done) == [
+        "  think · llm m → e",
+        "  think · llm m: done",
+    ]
+    assert narrator._labels == {}
+
+
+def test_a_task_that_is_given_up_says_after_how_many_tries() -> None:
+    failed = RunEvent(task_failed=pb.TaskFailed(task_id=TASK, failure=FAILURE, tries=3))
+    (line,) = Narrator().tell(failed)
+    assert line.text.endswith("given up after 3 tries")
+    assert line.tone is Tone.BAD
+
+
+def test_spawned_work_is_told_by_its_place() -> None:
+    task = pb.TaskAssigned(task_id="2/plan/t0/s3/t0/e0", assignment=TaskAssignment(executor_id="e"))
+    assert said(task_assigned=task) == ["  plan/s3 → e"]
+
+
+def test_what_was_streamed_is_not_said_again() -> None:
+    result = TaskResult()
+    result.llm.message.content.add().text.text = "Sunny."
+    result.llm.usage.input_tokens = 5
+    done = RunEvent(task_completed=pb.TaskCompleted(task_id=TASK, result=result))
+    narrator = Narrator()
+    told(narrator, shown("Sun"))
+    assert told(narrator, done) == ["  think: 5 + 0 tokens"]
+    assert told(narrator, done) == ["  think: Sunny. (5 + 0 tokens)"]
+
+
+def test_calls_are_said_even_if_text_was_streamed() -> None:
+    result = TaskResult()
+    result.llm.message.content.add().tool_call.name = "search"
+    done = RunEvent(task_completed=pb.TaskCompleted(task_id=TASK, result=result))
+    narrator = Narrator()
+    told(narrator, shown("Let me look."))
+    assert told(narrator, done) == ["  think: wants search()"]
+
+
+def test_all_that_attempts_show_is_told() -> None:
+    narrator = Narrator()
+    args = TaskProgress(tool_args=TaskProgress.ToolArgsDelta(call_index=0, tool_name="s", args="{"))
+    custom = TaskProgress(custom=TaskProgress.Custom(value=Value(text="half")))
+    so_far = TransientEvent.TextSoFar(text="So far", thinking="Hm")
+    events = [
+        TransientEvent(task_id=TASK, attempt=1, text_so_far=so_far),
+        shown("hm", "thinking"),
+        TransientEvent(task_id=TASK, attempt=1, progress=args),
+        TransientEvent(task_id=TASK, attempt=1, progress=custom),
+        TransientEvent(task_id=TASK, progress=TaskProgress()),
+        TransientEvent(task_id=TASK, progress_dropped=TransientEvent.ProgressDropped()),
+        TransientEvent(task_id=TASK, attempt_discarded=TransientEvent.AttemptDiscarded()),
+    ]
+    assert told(narrator, *events) == [
+        "Hm",
+        "So far",
+        "hm",
+        "s {",
+        "  think: half",
+        "  … some of it was not shown",
+        "  think: what was shown of it does not count; it starts anew",
+    ]
+    assert narrator._streamed == set()
+
+
+def test_a_question_comes_with_the_exact_commands_that_answer_it() -> None:
+    question = Interrupt(
+        interrupt_id="q-1",
+        node_id="ask",
+        options=[InterruptOption(id="yes", label="Do it"), InterruptOption(id="no", label="no")],
+        deadline_time=Timestamp(seconds=60),
+        default_answer=answers.choose("no"),
+    )
+    question.reason.human.prompt = "Deploy?"
+    question.tool.tool_name = "deploy"
+    question.tool.args = '{"to": "prod"}'
+    command = "stepgraph --server here:1"
+    assert [line.text for line in question_lines(question, command)] == [
+        "? ask: Deploy?",
+        '  about deploy({"to": "prod"})',
+        "  open until 1970-01-01 00:01:00Z, then: choose no",
+        "  stepgraph --server here:1 answer q-1 --choose yes   # Do it",
+        "  stepgraph --server here:1 answer q-1 --choose no",
+        "  stepgraph --server here:1 answer q-1 --revise 'what should change'",
+        "  stepgraph --server here:1 answer q-1 --abort 'why'",
+    ]
+
+
+def test_what_can_be_answered_depends_on_the_question() -> None:
+    with_schema = Interrupt(answer_schema="{}", deadline_time=Timestamp(seconds=1))
+    texts = [line.text for line in question_lines(with_schema)]
+    assert "then the node fails" in texts[1]
+    assert texts[2].endswith("--with NAME=VALUE")
+    external = Interrupt()
+    external.reason.external.token = "t"
+    assert render.answer_options(external) == ("--reply TEXT",)
+    signal = Interrupt()
+    signal.reason.signal.name = "go"
+    assert render.answer_options(signal) == ()
+
+
+def printed(*events: RunEvent | TransientEvent, terminal: bool = False) -> str:
+    file = io.StringIO()
+    console = Console(
+        file=file,
+        force_terminal=terminal,
+        soft_wrap=True,
+        highlight=False,
+        color_system="standard" if terminal else None,
+    )
+    printer = EventPrinter(console)
+    for event in events:
+        printer.print(event)
+    printer.end()
+    return file.getvalue()
+
+
+def test_deltas_run_on_and_are_ended_before_the_next_line() -> None:
+    text = printed(
+        scheduled(),
+        shown("Sun"),
+        shown("ny.\nWarm."),
+        shown(""),
+        RunEvent(run_unpaused=pb.RunUnpaused()),
+    )
+    assert text == (
+        "  think · llm m waits for an executor with room\n  │ Sunny.\n  │ Warm.\ngoes on\n"
+    )
+
+
+def test_streams_that_come_at_once_are_kept_apart() -> None:
+    other = shown("B")
+    other.task_id = "1/other/t0/e0"
+    assert printed(shown("A"), other, shown("A")) == "  │ A\n  │ B\n  │ A\n"
+
+
+def test_a_terminal_gets_colours_and_a_pipe_does_not() -> None:
+    event = RunEvent(run_failed=pb.RunFailed(failure=FAILURE))
+    assert "\x1b[31m" in printed(event, terminal=True)
+    assert "\x1b" not in printed(event)
+
+
+def test_lines_are_never_wrapped_because_commands_are_copied(capsys) -> None:
+    long = RunEvent(run_paused=pb.RunPaused(reason="x" * 300))
+    EventPrinter().print(long)
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_what_runs_show_cannot_steer_the_terminal() -> None:
+    assert visible("plain ü") == "plain ü"
+    assert visible("a\x1b[2J\tb\n\x07") == "a\\x1b[2J\tb\n\\x07"
+    event = RunEvent(run_paused=pb.RunPaused(reason="[red]not markup[/red] \x1b]0;title\x07"))
+    assert "[red]not markup[/red] \\x1b]0;title\\x07" in printed(event, terminal=True)
+
+
+def test_lines_and_pieces_are_values() -> None:
+    assert Line(text="a") == Line(text="a", tone=Tone.PLAIN)
+    assert Piece(stream="s", text="a") != Piece(stream="s", text="b")
