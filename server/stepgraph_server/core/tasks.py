@@ -404,7 +404,7 @@ def _over(
         code,
         f"{task.label} took longer than {seconds_text(limit)} for {what}",
         source=task.id,
-        details={"limit": seconds_text(limit), "requirement": " ".join(task.key)},
+        details={"limit": seconds_text(limit), "requirement": " ".join(task.key).rstrip()},
     )
     fail_attempt(turn, task, why, for_good=for_good)
 
