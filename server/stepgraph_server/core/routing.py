@@ -76,12 +76,19 @@ def route_success(
 
 
 def route_failure(
-    node: CompiledNode, error: failure_pb2.Failure, state: RunState
+    activation: Activation, error: failure_pb2.Failure, state: RunState
 ) -> tuple[event_pb2.EdgeOutcome, ...]:
-    """Return what becomes of the edges of a node that failed: only ErrorOccurred edges whose codes match are followed."""
+    """Return what becomes of the edges of a node that failed: only ErrorOccurred edges whose codes match are followed.
+
+    After a refusal not even these are considered: they don't read the answer, and a refusal must not be overlooked
+    because a condition that reads it can't be evaluated. The edges of a terminal node are not looked at.
+    """
+    if activation.node.terminal:
+        return ()
+    refused = approvals.said_no(activation.answer)
     outcomes = []
-    for edge in node.edges:
-        if edge.condition_kind != "error_occurred":
+    for edge in activation.node.edges:
+        if edge.condition_kind != "error_occurred" or refused:
             verdict = NOT_CONSIDERED
         elif spent(state, edge):
             verdict = SPENT

@@ -247,7 +247,7 @@ def refuse(turn: Turn, activation: Activation) -> None:
 def fail_node(turn: Turn, activation: Activation, why: failure_pb2.Failure) -> None:
     """End a node with a failure; without an edge that takes it up, the run ends."""
     node = activation.node
-    edges = () if node.terminal else route_failure(node, why, turn.state)
+    edges = route_failure(activation, why, turn.state)
     fact = event_pb2.NodeFailed(
         activation_id=activation.id, node_id=node.id, failure=why, edges=edges
     )
