@@ -327,6 +327,9 @@ class Settings:
     memory: Annotated[
         bool, FLAG, "Keep everything in memory; it is gone when the server stops."
     ] = False
+    watch_keepalive: Annotated[
+        Span, SPAN, "How often a quiet watch sends an empty response; proxies cut what is silent."
+    ] = Span(20 * SECOND)
     log_level: Annotated[str, LOG_LEVEL, "The least important events that are logged."] = "info"
     log_format: Annotated[
         str, LOG_FORMAT, "How events are logged: lines for people, or a JSON object a line."
@@ -351,11 +354,8 @@ class Settings:
             "session.silence_limit, session.ping_interval",
             "the silence limit must be at least two ping intervals, or a quiet session ends",
         )
-        yield (
-            self.session.ping_interval < SECOND,
-            "session.ping_interval",
-            "must be at least 1 s",
-        )
+        yield (self.session.ping_interval < SECOND, "session.ping_interval", "must be at least 1 s")
+        yield (self.watch_keepalive < SECOND, "watch_keepalive", "must be at least 1 s")
         yield (
             self.limits.max_inline_value_bytes > self.pages.max_chunk_bytes,
             "limits.max_inline_value_bytes, pages.max_chunk_bytes",
@@ -372,11 +372,7 @@ class Settings:
             "pages.max_response_bytes, limits.max_inline_value_bytes",
             "a page with one more value must stay below 3 MiB, or clients with default limits can't read it",
         )
-        yield (
-            self.data is None and not self.memory,
-            "data",
-            "a file is needed, or `memory`",
-        )
+        yield (self.data is None and not self.memory, "data", "a file is needed, or `memory`")
         yield (self.retry.factor < 1, "retry.factor", "must be at least 1")
         yield (self.retry.jitter > 1, "retry.jitter", "must be at most 1")
 

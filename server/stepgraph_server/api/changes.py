@@ -36,12 +36,13 @@ class _Failed:
 
 
 class Changes:
-    """Carries changes out. Use it as a context: leaving it waits for all that was begun."""
+    """Carries changes out. Use it as a context: leaving it waits for all that was begun; see `settle` for a bound."""
 
     def __init__(self, max_pending: int) -> None:
         self._max_pending = max_pending
         self._pending = 0
         self._group = asyncio.TaskGroup()
+        self._tasks: set[asyncio.Task[object]] = set()
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -54,6 +55,14 @@ class Changes:
         traceback: TracebackType | None,
     ) -> None:
         await self._group.__aexit__(kind, error, traceback)
+
+    async def settle(self, seconds: float) -> None:
+        """Wait for what was begun, and give up what takes longer: it was never promised to anybody."""
+        if not self._tasks:
+            return
+        _, late = await asyncio.wait(self._tasks, timeout=seconds)
+        for task in late:
+            task.cancel()
 
     @property
     def pending(self) -> int:
@@ -74,6 +83,8 @@ class Changes:
             )
         self._pending += 1
         task = self._group.create_task(self._settle(change))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         try:
             outcome = await asyncio.shield(task)
         except asyncio.CancelledError:

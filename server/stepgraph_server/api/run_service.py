@@ -171,7 +171,7 @@ def query_of(
     run_filter: run_service_pb2.RunFilter,
     *,
     after: tuple[Instant, str] | None = None,
-    limit: int = 0,
+    limit: int = 50,
 ) -> RunQuery:
     """Return a filter as storage understands it."""
     graph = GraphReference.parse(run_filter.graph) if run_filter.graph else GraphReference()

@@ -110,6 +110,18 @@ def channel_options(settings: Settings) -> Sequence[tuple[str, int]]:
     )
 
 
+def refuse_address(settings: Settings) -> Address:
+    """Return where the settings say to listen.
+
+    Raises:
+        AddressRefused: The address is none, is not allowed, or is in use.
+    """
+    wanted = parse_address(settings.listen)
+    refuse_unless_allowed(wanted, insecure=settings.insecure)
+    refuse_if_in_use(wanted)
+    return wanted
+
+
 def request_limits(settings: Settings) -> RequestLimits:
     """Return the settings that requests are held against."""
     return RequestLimits(
@@ -153,9 +165,7 @@ class ApiServer:
         Raises:
             AddressRefused: The address is none, is not allowed, or is in use.
         """
-        wanted = parse_address(self._settings.listen)
-        refuse_unless_allowed(wanted, insecure=self._settings.insecure)
-        refuse_if_in_use(wanted)
+        wanted = refuse_address(self._settings)
         self._register()
         try:
             port = self._server.add_insecure_port(str(wanted))
@@ -182,6 +192,7 @@ class ApiServer:
             await self.stop()
         finally:
             await self._tasks.__aexit__(None, None, None)
+            await self._changes.settle(self._settings.shutdown.stop_grace / SECOND)
             await self._changes.__aexit__(None, None, None)
 
     def _register(self) -> None:

@@ -12,10 +12,13 @@ SERVER_READY: Final = "server.ready"
 """Calls are taken. Fields: address, data, version, pid."""
 
 SERVER_STOPPING: Final = "server.stopping"
-"""No more calls are taken; what is under way is ended. Fields: signal."""
+"""No more calls are taken; what is under way is ended."""
 
 SERVER_STOPPED: Final = "server.stopped"
 """Everything is closed. Fields: seconds."""
+
+SERVER_FAILED: Final = "server.failed"
+"""A fault ended the server; with a traceback."""
 
 SERVER_CUT: Final = "server.cut"
 """Calls had to be ended that did not end by themselves in time. Fields: count."""

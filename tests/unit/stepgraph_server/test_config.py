@@ -90,6 +90,7 @@ def test_an_unknown_name_is_refused():
     [
         {"session.silence_limit": "6s"},
         {"session.ping_interval": "10ms"},
+        {"watch_keepalive": "0"},
         {"limits.max_inline_value_bytes": "2MiB"},
         {"limits.max_request_bytes": "1MiB"},
         {"session.max_frame_bytes": "9MiB"},

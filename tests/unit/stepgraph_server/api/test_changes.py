@@ -82,3 +82,20 @@ async def test_too_many_changes_are_refused_before_they_begin():
 
     assert caught.value.reason == "OVERLOADED"
     assert len(begun) == 1
+
+
+async def test_what_takes_too_long_is_given_up_when_it_is_to_settle():
+    async def for_ever():
+        await asyncio.Event().wait()
+
+    async with Changes(10) as changes:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(changes.carry_out(for_ever), 0.001)
+        await changes.settle(0.001)
+
+    assert changes.pending == 0
+
+
+async def test_there_may_be_nothing_to_settle():
+    async with Changes(10) as changes:
+        await changes.settle(60)

@@ -10,6 +10,7 @@ from stepgraph_server.api import ports
 from stepgraph_server.api.executor_stream import ExecutorStreams
 from stepgraph_server.engine.engine import Engine
 from stepgraph_server.engine.state_at import FoldedState
+from stepgraph_server.engine.watch import Watcher
 from stepgraph_server.executors.registry import Registry
 from stepgraph_server.executors.seats import Outlet
 from tests.support.standins import (
@@ -34,6 +35,7 @@ def members(cls):
         (ports.Engine, Engine),
         (ports.Engine, EngineStandIn),
         (ports.Watcher, EngineStandIn),
+        (ports.Watcher, Watcher),
         (ports.StateAt, FoldedState),
         (ports.StateAt, StateStandIn),
         (ports.Executors, Registry),

@@ -118,17 +118,17 @@ async def test_a_state_is_read_in_pages_of_one_moment(service, engine, context):
 @pytest.mark.parametrize(
     ("fields", "query"),
     [
-        ({}, RunQuery(limit=0)),
-        ({"graph": "g"}, RunQuery(limit=0, graph_name="g")),
-        ({"graph": "g@3"}, RunQuery(limit=0, graph_name="g", graph_version=3)),
-        ({"graph": "sha256:1"}, RunQuery(limit=0, graph_digest="sha256:1")),
+        ({}, RunQuery()),
+        ({"graph": "g"}, RunQuery(graph_name="g")),
+        ({"graph": "g@3"}, RunQuery(graph_name="g", graph_version=3)),
+        ({"graph": "sha256:1"}, RunQuery(graph_digest="sha256:1")),
         (
             {"statuses": [2, 3], "labels": {"a": "b"}, "roots_only": True},
-            RunQuery(limit=0, statuses=frozenset({2, 3}), labels={"a": "b"}, roots_only=True),
+            RunQuery(statuses=frozenset({2, 3}), labels={"a": "b"}, roots_only=True),
         ),
         (
             {"create_time_min": {"seconds": 1}, "create_time_max": {"seconds": 2}},
-            RunQuery(limit=0, create_min=1_000_000, create_max=2_000_000),
+            RunQuery(create_min=1_000_000, create_max=2_000_000),
         ),
     ],
 )

@@ -1,0 +1,279 @@
+"""The composition root: builds every concrete object, and closes it in the right order.
+
+Rules: nothing else constructs a store, an engine or a server, and nothing here decides anything. Entering is from the store
+outwards, so that whoever is let in finds everything there; leaving is the other way round, so that what calls have begun can
+still be made durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import logging
+import random
+import secrets
+import uuid
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Self
+
+from stepgraph_server.api.executor_stream import ExecutorStreams
+from stepgraph_server.api.server import ApiServer, Backends, refuse_address
+from stepgraph_server.core.inputs import RunLimits
+from stepgraph_server.core.instants import Instant
+from stepgraph_server.core.policies import GraphDefaults, Limits, RetryPolicy
+from stepgraph_server.engine.clock import SystemClock
+from stepgraph_server.engine.dispatcher import Dispatcher
+from stepgraph_server.engine.engine import Engine
+from stepgraph_server.engine.graph_cache import GraphCache
+from stepgraph_server.engine.runner import Runner
+from stepgraph_server.engine.watch import Watcher, WatchHub
+from stepgraph_server.executors.catalogue import Catalogue
+from stepgraph_server.executors.registry import Registry
+from stepgraph_server.executors.session_events import Terms
+from stepgraph_server.storage.errors import JournalUnavailable
+from stepgraph_server.storage.memory import MemoryStore
+from stepgraph_server.storage.sqlite.store import SqliteStore
+from stepgraph_server.telemetry import names
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+    from types import TracebackType
+
+    from stepgraph_server.config import Settings
+    from stepgraph_server.core.instants import Span
+    from stepgraph_server.engine.clock import Clock
+    from stepgraph_server.executors.seats import Seat
+    from stepgraph_server.storage.store import Store
+
+_log = logging.getLogger(__name__)
+
+FORGET_PERIOD_S: Final = 60.0
+"""How often old request ids are looked for."""
+
+FORGET_AT_ONCE: Final = 1_000
+"""So many are deleted in one write, so that nobody waits long behind it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningServer:
+    """A server that answers."""
+
+    settings: Settings
+    address: str
+    api: ApiServer
+    engine: Engine
+    store: Store
+
+
+def version() -> str:
+    """Return the version of this server."""
+    return importlib.metadata.version("stepgraph")
+
+
+@asynccontextmanager
+async def running_server(
+    settings: Settings, *, store: Store | None = None, clock: Clock | None = None
+) -> AsyncIterator[RunningServer]:
+    """Run a server for as long as the context lasts.
+
+    Args:
+        settings: How. With `listen="127.0.0.1:0"` a free port is taken; see `RunningServer.address`.
+        store: In place of the one that the settings name; for tests. It is started and closed here.
+        clock: In place of the machine's.
+
+    Raises:
+        StoreUnusable: The data can't be opened; a subclass says why.
+        AddressRefused: The address is not allowed or in use.
+    """
+    # Before any data is touched: a second server that is started by mistake should say so, and nothing else.
+    refuse_address(settings)
+    parts = _Parts(settings, store or _make_store(settings), clock or SystemClock())
+    await parts.store.start(parts.runner.on_appended)
+    try:
+        async with parts.background as background:
+            await parts.engine.recover()
+            background.spawn(parts.engine.watch_graces())
+            background.spawn(
+                _forget_requests(parts.store, parts.clock, settings.retention.request_ids)
+            )
+            async with parts.sessions, ApiServer(settings, parts.backends()) as api:
+                yield RunningServer(
+                    settings=settings,
+                    address=api.address,
+                    api=api,
+                    engine=parts.engine,
+                    store=parts.store,
+                )
+    finally:
+        parts.runner.closing = True
+        parts.runner.timers.close()
+        await parts.store.close()
+
+
+def _make_store(settings: Settings) -> Store:
+    if settings.memory:
+        return MemoryStore()
+    assert settings.data is not None, "the settings were checked"
+    return SqliteStore(settings.data)
+
+
+class _Parts:
+    """Everything that there is one of, built but not started."""
+
+    def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
+        self.store = store
+        self.clock = clock
+        self.background = Background()
+        self.defaults = graph_defaults(settings)
+        graphs = GraphCache(store.graphs, self.defaults)
+        self.registry = Registry(settings.session.lost_grace, self._on_room)
+        hub = WatchHub(journal=store.journal, runs=store.runs)
+        self.watcher = Watcher(hub, store.runs, settings.watch_keepalive)
+        self.dispatcher = Dispatcher(
+            registry=self.registry,
+            catalogue=Catalogue(self.registry),
+            hub=hub,
+            clock=clock,
+            limits=run_limits(settings),
+            # Chance that spreads retries; nobody gains by guessing it.
+            jitter=lambda: random.uniform(-1.0, 1.0),  # noqa: S311
+        )
+        self.runner = Runner(
+            store=store,
+            graphs=graphs,
+            clock=clock,
+            acts=self.dispatcher,
+            publisher=hub,
+            spawn=self.background.spawn,
+        )
+        self.dispatcher.attach(self.runner)
+        self.engine = Engine(
+            store=store,
+            graphs=graphs,
+            runner=self.runner,
+            dispatcher=self.dispatcher,
+            registry=self.registry,
+            clock=clock,
+            make_run_id=lambda: make_run_id(clock.now()),
+        )
+        self.sessions = ExecutorStreams(
+            registry=self.registry,
+            work=self.dispatcher,
+            terms=terms(settings),
+            now=clock.now,
+            new_session_id=lambda: secrets.token_hex(8),
+        )
+
+    def _on_room(self, seat: Seat) -> None:
+        # The registry and the dispatcher need each other; nobody has room before both are there.
+        self.dispatcher.room(seat)
+
+    def backends(self) -> Backends:
+        return Backends(
+            store=self.store,
+            engine=self.engine,
+            watcher=self.watcher,
+            sessions=self.sessions,
+            executors=self.registry,
+            clock=self.clock,
+            graph_defaults=self.defaults,
+        )
+
+
+class Background:
+    """Owns what goes on beside the calls. Leaving it ends all of it; a fault in any of it ends the server."""
+
+    def __init__(self) -> None:
+        self._group = asyncio.TaskGroup()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        # What came from outside goes on as it is: handed to the group, it would come back wrapped in another one.
+        await self._group.__aexit__(None, None, None)
+
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Let something go on by itself."""
+        task = self._group.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _forget_requests(store: Store, clock: Clock, retention: Span) -> None:
+    while True:
+        try:
+            count = await store.requests.forget(Instant(clock.now() - retention), FORGET_AT_ONCE)
+        except JournalUnavailable:
+            count = 0  # readiness says so; here it can wait
+        if count:
+            _log.debug(
+                "Old request ids were forgotten",
+                extra={"action": names.REQUESTS_FORGOTTEN, "count": count},
+            )
+        await asyncio.sleep(0 if count == FORGET_AT_ONCE else FORGET_PERIOD_S)
+
+
+def make_run_id(now: Instant) -> str:
+    """Return a new run id: a UUID of version 7, so that ids of runs sort by their age, which indexes like."""
+    milliseconds = now // 1_000
+    bits = milliseconds << 80 | 0x7 << 76 | secrets.randbits(12) << 64 | 0b10 << 62
+    return str(uuid.UUID(int=bits | secrets.randbits(62)))
+
+
+def graph_defaults(settings: Settings) -> GraphDefaults:
+    """Return what a graph gets that says nothing."""
+    retry, tasks = settings.retry, settings.tasks
+    return GraphDefaults(
+        retry=RetryPolicy(
+            max_tries=retry.max_tries,
+            first_delay=retry.first_delay,
+            factor=retry.factor,
+            max_delay=retry.max_delay,
+            jitter=retry.jitter,
+        ),
+        limits=Limits(
+            queue=tasks.queue,
+            accept=tasks.accept,
+            run=tasks.run,
+            idle=tasks.idle,
+            total=tasks.total,
+        ),
+        max_iterations=settings.limits.max_iterations,
+    )
+
+
+def run_limits(settings: Settings) -> RunLimits:
+    """Return the limits that the rules of runs need."""
+    return RunLimits(
+        max_events=settings.limits.max_run_events,
+        max_journal_bytes=settings.limits.max_run_bytes,
+        max_inline_value_bytes=settings.limits.max_inline_value_bytes,
+        cancel_grace=settings.session.cancel_grace,
+    )
+
+
+def terms(settings: Settings) -> Terms:
+    """Return what executors are held to."""
+    session, limits = settings.session, settings.limits
+    return Terms(
+        ping_interval=session.ping_interval,
+        silence_limit=session.silence_limit,
+        lost_grace=session.lost_grace,
+        cancel_grace=session.cancel_grace,
+        max_inline_value_bytes=limits.max_inline_value_bytes,
+        max_stored_value_bytes=limits.max_stored_value_bytes,
+        max_frame_bytes=session.max_frame_bytes,
+        max_labels=limits.max_labels,
+        server_version=f"stepgraph/{version()}",
+    )
