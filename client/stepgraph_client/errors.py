@@ -274,4 +274,8 @@ def _refusal_text(status: Status) -> str:
     # The server's message may begin with the reason; people need it once.
     if status.reason and not text.startswith(status.reason):
         text = f"{status.reason}: {text}"
+    if len(status.violations) == 1 and status.violations[0].message in text:
+        # It was said already; only the place is news.
+        path = status.violations[0].path
+        return f"{text} (at {path})" if path else text
     return "\n".join([text, *(f"  {violation}" for violation in status.violations)])

@@ -244,7 +244,8 @@ class Narrator:
 
     def _tools_offered(self, event: RunEvent) -> Iterator[Telling]:
         names = wording.names_text(each.name for each in event.tools_offered.tools)
-        yield Line(text=f"  offers the tools {names}", tone=Tone.QUIET)
+        if names:
+            yield Line(text=f"  offers the tools {names}", tone=Tone.QUIET)
 
     def _task_scheduled(self, event: RunEvent) -> Iterator[Telling]:
         task = event.task_scheduled

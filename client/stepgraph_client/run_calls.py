@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stepgraph.v1.run_service_pb2 import ActivationState, StartRunRequest
     from stepgraph.v1.state_pb2 import GraphExecutionResult
     from stepgraph_client.graphs import GraphSource
-    from stepgraph_client.watching import Stream
+    from stepgraph_client.watching import OnLost, Stream
 
 FINAL = frozenset(
     {
@@ -149,11 +149,13 @@ class RunCalls(CallGroup):
         *,
         view: WatchView.ValueType = WatchView.WATCH_VIEW_FULL,
         history_only: bool = False,
+        on_lost: OnLost | None = None,
     ) -> AsyncIterator[Event]:
         """Yield all events of a run after a sequence, then what happens, until the run is over.
 
         There is no gap and no duplicate, whatever happens to connections and servers: it goes on by itself. Transient
-        events (deltas) come in between and may be missing after a lost connection; what they showed of a discarded attempt does not count.
+        events (deltas) come in between and may be missing after a lost connection; what they showed of a discarded attempt does not
+        count. `on_lost` is told when the connection was lost and is about to be tried again.
 
         Raises:
             NotFound: there is no such run.
@@ -172,7 +174,9 @@ class RunCalls(CallGroup):
             )
             return self._stubs.runs.WatchRun(request)
 
-        follower = Follower(self._caller, cursor, open_stream, patience=self._watch_patience)
+        follower = Follower(
+            self._caller, cursor, open_stream, patience=self._watch_patience, on_lost=on_lost
+        )
         return follower.items()
 
     def watch_tree(

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from stepgraph_client.requests import ForkOptions, RunFilterOptions, RunOptions
     from stepgraph_client.run_calls import RunHandle as AsyncRunHandle
     from stepgraph_client.run_calls import RunState
-    from stepgraph_client.watching import Event, RunNews
+    from stepgraph_client.watching import Event, OnLost, RunNews
 
 T = TypeVar("T")
 
@@ -206,10 +206,16 @@ class Client:
         *,
         view: WatchView.ValueType = WatchView.WATCH_VIEW_FULL,
         history_only: bool = False,
+        on_lost: OnLost | None = None,
     ) -> Iterator[Event]:
-        """Yield all events of a run after a sequence, then what happens, until the run is over."""
+        """Yield all events of a run after a sequence, then what happens, until the run is over.
+
+        `on_lost` is called on the thread of the event loop; it must not wait.
+        """
         return self._loop.iterate(
-            self._client.watch(run_id, after_sequence, view=view, history_only=history_only)
+            self._client.watch(
+                run_id, after_sequence, view=view, history_only=history_only, on_lost=on_lost
+            )
         )
 
     def watch_tree(

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 
     from stepgraph.v1.run_service_pb2 import WatchBatch
     from stepgraph_client.calls import Caller
+    from stepgraph_client.errors import Status
 
 #: Something that happened in a run: a fact of it, or something shown while it happens.
 Event: TypeAlias = RunEvent | TransientEvent
+
+#: Is told of each failure to keep up a stream, and how many there were in a row, before it is tried again.
+OnLost: TypeAlias = "Callable[[Status, int], None]"
 
 #: After this much silence a stream is opened again. The server sends keep-alives far more often, so silence means a
 #: connection that died without a word.
@@ -196,12 +200,14 @@ class Follower(Generic[Response, Item_co]):
         *,
         patience: Patience = WATCH_PATIENCE,
         silence_s: float = SILENCE_S,
+        on_lost: OnLost | None = None,
     ) -> None:
         self._caller = caller
         self._cursor = cursor
         self._open = open_stream
         self._patience = patience
         self._silence_s = silence_s
+        self._on_lost = on_lost
         self._failures = 0
         self._gaps = 0
 
@@ -222,6 +228,8 @@ class Follower(Generic[Response, Item_co]):
                 self._failures += 1
                 if not status.retryable or self._failures >= self._patience.max_tries:
                     raise self._caller.failure(status, self._failures) from error
+                if self._on_lost is not None:
+                    self._on_lost(status, self._failures)
                 await self._caller.pause(self._patience, self._failures, status)
             except TimeoutError:
                 # Silence says nothing about the server's health; a quiet run may be just that.

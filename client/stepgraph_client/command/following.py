@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from stepgraph_client.client import Client
+    from stepgraph_client.errors import Status
     from stepgraph_client.watching import Event, RunNews
 
 _CODES = {
@@ -42,9 +43,17 @@ class Follow:
     async def watch(self, client: Client, *, history_only: bool = False) -> None:
         """Print a run's events until it is over."""
         printer = EventPrinter(command=self.settings.command)
+
+        def lost(status: Status, failures: int) -> None:
+            # Once, not at every try: a server that is replaced is away for many of them.
+            if failures == 1:
+                printer.end()
+                trouble = status.message or status.code.name
+                click.echo(f"lost the server ({trouble}); trying again…", err=True)
+
         try:
             async for event in client.watch(
-                self.run_id, self.after_sequence, history_only=history_only
+                self.run_id, self.after_sequence, history_only=history_only, on_lost=lost
             ):
                 self._note(event)
                 if self.as_json:

@@ -5,6 +5,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stepgraph.v1.conversation_pb2 import TextBlock
 from stepgraph.v1.graph_pb2 import StateGraph
 from stepgraph.v1.value_pb2 import Value
 from stepgraph_client.dumps import dump_graph, plain
@@ -131,3 +132,15 @@ def test_a_reducer_of_a_newer_server_keeps_its_number() -> None:
     graph = StateGraph(name="g")
     graph.reducers["x"] = 99
     assert "x: 99" in dump_graph(graph)
+
+
+def test_times_and_bytes_are_written_as_they_are_read() -> None:
+    assert plain(Timestamp(seconds=1769817600)) == "2026-01-31T00:00:00Z"
+    assert plain(TextBlock(text="x", provider_data=b"hi")) == {"text": "x", "provider_data": "aGk="}
+
+
+def test_text_that_a_block_would_change_is_written_with_escapes() -> None:
+    graph = StateGraph(name="g")
+    for text in ("a \nb", " a\nb", "\na", "a\x85b", "a\n\tb"):
+        graph.metadata["x"] = text
+        assert parse_graph(dump_graph(graph)).graph == graph

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import grpc
 import pytest
+from google.rpc import status_pb2
 
 from stepgraph.v1.failure_pb2 import Failure
 from stepgraph.v1.run_pb2 import Run
@@ -123,3 +124,26 @@ def test_a_reason_is_said_once() -> None:
         metadata={},
     )
     assert str(refusal(status)) == "RUN_NOT_FOUND: there is no run"
+
+
+def test_a_lone_violation_is_not_said_twice() -> None:
+    violation = Violation(path="answer.choose", message="no such choice", code="INVALID_REQUEST")
+    status = Status(
+        code=grpc.StatusCode.INVALID_ARGUMENT,
+        message="no such choice",
+        reason="ANSWER_INVALID",
+        metadata={},
+        violations=(violation,),
+    )
+    assert str(refusal(status)) == "ANSWER_INVALID: no such choice (at answer.choose)"
+
+
+def test_details_of_a_kind_that_cannot_be_read_are_left_out() -> None:
+    broken = status_pb2.Status(code=5)
+    broken.details.add(type_url="type.googleapis.com/google.rpc.ErrorInfo", value=b"\xff")
+    broken.details.add(type_url="type.googleapis.com/google.rpc.Help", value=b"")
+    trailers = grpc.aio.Metadata(
+        ("other", "x"), ("grpc-status-details-bin", broken.SerializeToString())
+    )
+    error = grpc.aio.AioRpcError(grpc.StatusCode.NOT_FOUND, grpc.aio.Metadata(), trailers)
+    assert read_status(error).reason == ""

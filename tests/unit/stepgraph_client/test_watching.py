@@ -140,6 +140,15 @@ async def test_a_server_that_stays_away_is_given_up_in_the_end(client, server) -
     assert caught.value.tries == 4
 
 
+async def test_whoever_watches_may_be_told_of_each_loss(client, server) -> None:
+    server.add_run("r").complete()
+    server.refuse("WatchRun", LOST, LOST)
+    losses = []
+    async for _ in client.watch("r", on_lost=lambda status, n: losses.append((status.message, n))):
+        pass
+    assert losses == [("connection reset", 1), ("connection reset", 2)]
+
+
 async def test_progress_restores_the_patience(client, server) -> None:
     run = server.add_run("r", *(paused() for _ in range(9)))
     run.complete()

@@ -12,7 +12,7 @@ from stepgraph.v1.event_pb2 import RunPaused
 from stepgraph_client.command.calling import ExitCode, Settings
 from stepgraph_client.command.following import Follow, ManyRuns, follow
 from stepgraph_client.watching import RunNews
-from tests.support.fake_server import run_event, unknown_event
+from tests.support.fake_server import LOST, run_event, unknown_event
 
 if TYPE_CHECKING:
     from stepgraph_client.client import Client
@@ -60,6 +60,13 @@ def test_ctrl_c_stops_the_watching_and_says_how_to_go_on(server, capsys) -> None
     assert "Stopped watching; the run goes on." in err
     assert f"stepgraph --server {server.address} runs watch r --after 1\n" in err
     assert not server.requests["CancelRun"]
+
+
+def test_a_lost_server_is_told_once(server, capsys) -> None:
+    server.add_run("r", run_event(run_paused=RunPaused())).complete()
+    server.refuse("WatchRun", LOST, LOST)
+    assert watched(progress(server)) == 0
+    assert capsys.readouterr().err == "lost the server (connection reset); trying again…\n"
 
 
 def test_stopping_a_watch_over_all_runs_has_less_to_say() -> None:
