@@ -52,10 +52,10 @@ class Server:
 
 @contextlib.contextmanager
 def running_server(folder: Path, launcher: Sequence[str]) -> Iterator[Server]:
-    """Start a server, and stop it at the end. `launcher` is what comes before the arguments of `stepgraph serve`."""
+    """Start a server, and stop it at the end. `launcher` is what comes before the arguments."""
     address = f"127.0.0.1:{_free_port()}"
     journal = folder / "stepgraph.db"
-    arguments = ["serve", "--listen", address, "--data", str(journal)]
+    arguments = ["--listen", address, "--data", str(journal)]
     log = folder / "server.log"
     with log.open("wb") as output, _process([*launcher, *arguments], output.fileno()) as process:
         _wait_for_port(address, process, log)

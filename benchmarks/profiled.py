@@ -1,4 +1,4 @@
-"""Runs the server and writes where its time went: `python -m benchmarks.profiled samples out.txt serve …`.
+"""Runs the server and writes where its time went: `python -m benchmarks.profiled samples out.txt --listen …`.
 
 `samples` looks at the stack of the event loop's thread after each millisecond of CPU: it costs little, and what it shows
 adds up to the truth; time in C is the line's that called it. `calls` counts every call of Python and C (cProfile): it makes
@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepgraph_client.command.main import main as command
+from stepgraph_server.command import serve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +97,7 @@ def main() -> None:
     kind, out, *arguments = sys.argv[1:]
     sys.argv = ["stepgraph", *arguments]
     with (sampling if kind == "samples" else counting)(Path(out)):
-        command()
+        serve()
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 #: Before a window: code is warm, and all runs have been started.
 WARM_UP_S = 2.0
+SETTLE_S = 0.5
 EXECUTORS = {"stub": "benchmarks.stub_executor", "client": "benchmarks.client_executor"}
 
 
@@ -72,6 +73,8 @@ async def measure_level(
     await asyncio.sleep(WARM_UP_S)
     for _ in range(repeats):
         before = reference_us()
+        # The reference has held up this process: what the server did meanwhile must not count.
+        await asyncio.sleep(SETTLE_S)
         cpu = server.cpu_us()
         window = await made.measure(seconds)
         used = server.cpu_us() - cpu

@@ -51,12 +51,15 @@ def main() -> int:
             pid = stage.start_server()
             stage.start_executors()
             acts.say(f"  server {stage.server} (process {pid}), journal {stage.journal}")
-            asyncio.run(play(stage, given))
+            try:
+                asyncio.run(play(stage, given))
+            except StepgraphError as error:
+                raise stage.failed(str(error)) from error
             print(NEXT, end="")
     except KeyboardInterrupt:
         print("\nStopped; the processes and the temporary folder are gone.", file=sys.stderr)
         return 130
-    except (StageError, StepgraphError) as error:
+    except StageError as error:
         print(f"\nThe demo went wrong: {error}", file=sys.stderr)
         return 1
     return 0

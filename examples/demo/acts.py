@@ -61,11 +61,11 @@ async def ask(client: Client, stage: Stage, question: str) -> None:
     run = await start(client, "ask_folder", question)
     printer = EventPrinter()
     async for event in run.events():
-        printer.print(event)
+        # The answer was shown while it was written; a run's last event has it again.
+        printer.print(without_output(event))
     printer.end()
-    answer = await run.result()
-    say(f"\nAnswer, after {time.perf_counter() - begin:.1f} s:\n\n{answer}")
-    say(f"\nWhat the executors did: {_told(stage, run)}.")
+    await run.result()
+    say(f"\nThat took {time.perf_counter() - begin:.1f} s. The executors did: {_told(stage, run)}.")
 
 
 # The second act ------------------------------------------------------------------------------------
@@ -126,6 +126,16 @@ async def shell(stage: Stage, *arguments: str) -> None:
     if process.returncode:
         message = f"the command ended with {process.returncode}"
         raise StageError(message)
+
+
+def without_output(event: Event) -> Event:
+    """Return an event; of a run's end, a copy without what the run gave."""
+    if not isinstance(event, RunEvent) or not event.HasField("run_completed"):
+        return event
+    copy = RunEvent()
+    copy.CopyFrom(event)
+    copy.run_completed.result.ClearField("output")
+    return copy
 
 
 def asked(event: Event) -> Interrupt | None:

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTES = Path(__file__).with_name("notes.md")
 #: How long a process may take to be ready, or to end.
 PATIENCE_S = 15.0
+LOG_LINES = 20
 
 
 class StageError(Exception):
@@ -75,7 +76,7 @@ class Stage:
     def start_server(self) -> int:
         """Start the server, at the address that it had before if it had one. Returns the process id."""
         self.server = self.server or f"127.0.0.1:{_free_port()}"
-        arguments = ("serve", "--listen", self.server, "--data", str(self.journal))
+        arguments = ("--listen", self.server, "--data", str(self.journal))
         process = self._start("server", "stepgraph_server", *arguments)
         self._await_port(process)
         return process.pid
@@ -128,9 +129,13 @@ class Stage:
             time.sleep(0.05)
         raise self._ended("server")
 
-    def _ended(self, name: str) -> StageError:
+    def failed(self, what: str, name: str = "server") -> StageError:
+        """Return what went wrong, with the end of a process's log: the log is gone when the stage closes."""
         log = self._log(name).read_text(errors="replace").splitlines()
-        return StageError("\n".join([f"{name} does not run; its log ends with:", *log[-20:]]))
+        return StageError("\n".join([what, f"The log of {name} ends with:", *log[-LOG_LINES:]]))
+
+    def _ended(self, name: str) -> StageError:
+        return self.failed(f"{name} does not run.", name)
 
     def _log(self, name: str) -> Path:
         return self._home / f"{name}.log"

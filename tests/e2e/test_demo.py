@@ -1,0 +1,105 @@
+"""The demo runs from one end to the other, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+
+class Demo:
+    """A demo whose temporary folders are below one that we see."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "examples.demo", *arguments],
+            cwd=ROOT,
+            env={**os.environ, "TMPDIR": str(self.folder), "NO_COLOR": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        return self.process
+
+    def leftovers(self) -> list[str]:
+        """Return folders and processes that are still there; processes name our folder in their arguments."""
+        processes = subprocess.run(
+            ["ps", "-eo", "args"], capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+        running = [line for line in processes if f"{self.folder}/stepgraph-demo-" in line]
+        return [*(path.name for path in self.folder.glob("stepgraph-demo-*")), *running]
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Demo]:
+    made = Demo(tmp_path)
+    yield made
+    if made.process is not None and made.process.poll() is None:
+        os.killpg(made.process.pid, signal.SIGTERM)
+        made.process.communicate(timeout=60)
+
+
+def test_it_shows_both_runs_and_cleans_up(demo: Demo) -> None:
+    output, _ = demo.start().communicate(timeout=110)
+    assert demo.process is not None
+    assert demo.process.returncode == 0, output
+    assert "decide is defined in server/stepgraph_server/core/run.py" in output
+    assert "done again because of it: 0 tasks" in output
+    assert re.search(r"\$ stepgraph .*answer q-\w+ --proceed", output)
+    assert "1 x apply_change" in output
+    assert "none of them was done twice" in output
+    assert "Executors receive batches" in output
+    assert not demo.leftovers()
+
+
+def test_it_asks_about_any_folder(demo: Demo, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "poem.txt").write_text("one line\nand a heartbeat\n")
+    asked = ("--folder", str(project), "--question", "Which files mention heartbeat?")
+    output, _ = demo.start(*asked).communicate(timeout=110)
+    assert "1 line of poem.txt, first in line 2: and a heartbeat" in output
+    assert not demo.leftovers()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("line", ["connected:", "kill -9", "answer q-"])
+def test_it_cleans_up_when_it_is_stopped(demo: Demo, number: signal.Signals, line: str) -> None:
+    process = demo.start()
+    assert process.stdout is not None
+    for shown in process.stdout:
+        if line in shown:
+            break
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode in {130, 143}
+    end = time.monotonic() + 5
+    while demo.leftovers() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not demo.leftovers()
+
+
+def test_a_folder_that_is_not_there_is_said_before_anything_starts(demo: Demo) -> None:
+    output, _ = demo.start("--folder", "/nosuch").communicate(timeout=30)
+    assert demo.process is not None
+    assert demo.process.returncode == 2
+    assert "/nosuch is not a folder" in output
