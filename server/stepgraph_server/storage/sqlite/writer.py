@@ -143,10 +143,10 @@ class Writer:
         for result in results:
             self._waiting_appends -= 1
             self._waiting_bytes -= len(result.append.batch)
-        self._on_appended(results)
-        for result in results:
+            # Before the call: what is submitted while the caller hears of the failure is not built on it any more.
             if result.error is not None:
                 self._queue.put(result)
+        self._on_appended(results)
 
     # Everything below runs in the thread.
 
