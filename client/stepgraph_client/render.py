@@ -69,7 +69,8 @@ class Narrator:
         self._command = command
         self._run_id = ""
         self._labels: dict[str, str] = {}
-        self._streamed: set[str] = set()
+        # How many characters of each stream of a live attempt were told, by task and then by stream.
+        self._shown: dict[str, dict[str, int]] = {}
 
     def tell(self, event: Event) -> Iterator[Telling]:
         """Yield what is to be said of an event; often one line, sometimes none."""
@@ -83,18 +84,18 @@ class Narrator:
     # What is shown while it happens ------------------------------------------------------------------------------
 
     def _transient(self, event: TransientEvent) -> Iterator[Telling]:
-        key = f"{event.task_id}#{event.attempt}"
+        stream = f"{event.task_id}#{event.attempt}"
         match event.WhichOneof("kind"):
             case "progress":
-                yield from self._progress(key, event)
+                yield from self._progress(stream, event)
             case "text_so_far":
-                yield Piece(
-                    stream=f"{key} thinking", text=event.text_so_far.thinking, tone=Tone.QUIET
-                )
-                yield Piece(stream=key, text=event.text_so_far.text)
-                self._streamed.add(event.task_id)
+                # After a lost connection most of it was told before.
+                so_far = event.text_so_far
+                for name, text in ((f"{stream} thinking", so_far.thinking), (stream, so_far.text)):
+                    told = self._shown.get(event.task_id, {}).get(name, 0)
+                    yield from self._piece(event.task_id, name, text[told:])
             case "attempt_discarded":
-                self._streamed.discard(event.task_id)
+                self._shown.pop(event.task_id, None)
                 yield Line(
                     text=f"  {_who(event.task_id)}: what was shown of it does not count; it starts anew",
                     tone=Tone.WARNING,
@@ -104,24 +105,31 @@ class Narrator:
             case _:
                 return
 
-    def _progress(self, key: str, event: TransientEvent) -> Iterator[Telling]:
+    def _progress(self, stream: str, event: TransientEvent) -> Iterator[Telling]:
         progress = event.progress
         match progress.WhichOneof("kind"):
             case "text":
-                self._streamed.add(event.task_id)
-                yield Piece(stream=key, text=progress.text.text)
+                yield from self._piece(event.task_id, stream, progress.text.text)
             case "thinking":
-                yield Piece(stream=f"{key} thinking", text=progress.thinking.text, tone=Tone.QUIET)
+                name = f"{stream} thinking"
+                yield from self._piece(event.task_id, name, progress.thinking.text)
             case "tool_args":
                 args = progress.tool_args
                 start = f"{args.tool_name} " if args.tool_name else ""
-                stream = f"{key} call {args.call_index}"
-                yield Piece(stream=stream, text=start + args.args, tone=Tone.QUIET)
+                name = f"{stream} call {args.call_index}"
+                yield Piece(stream=name, text=start + args.args, tone=Tone.QUIET)
             case "custom":
                 text = wording.value_text(progress.custom.value)
                 yield Line(text=f"  {_who(event.task_id)}: {text}", tone=Tone.QUIET)
             case _:
                 return
+
+    def _piece(self, task_id: str, stream: str, text: str) -> Iterator[Piece]:
+        if text:
+            shown = self._shown.setdefault(task_id, {})
+            shown[stream] = shown.get(stream, 0) + len(text)
+            tone = Tone.QUIET if stream.endswith(" thinking") else Tone.PLAIN
+            yield Piece(stream=stream, text=text, tone=tone)
 
     # The run ------------------------------------------------------------------------------------------------------
 
@@ -263,13 +271,12 @@ class Narrator:
         task = event.task_completed
         result = task.result
         # What was streamed was read already; only what it cost, and the calls that it wants, are news.
-        streamed = task.task_id in self._streamed and result.WhichOneof("kind") == "llm"
+        streamed = f"{task.task_id}#{task.attempt}" in self._shown.pop(task.task_id, {})
         calls = any(each.WhichOneof("kind") == "tool_call" for each in result.llm.message.content)
-        if streamed and not calls:
+        if streamed and not calls and result.WhichOneof("kind") == "llm":
             text = wording.usage_text(result.llm.usage) or "answered"
         else:
             text = wording.result_text(result)
-        self._streamed.discard(task.task_id)
         failed = result.WhichOneof("kind") == "tool" and result.tool.is_error
         yield Line(
             text=f"  {self._task(task.task_id, forget=True)}: {text}",
@@ -278,6 +285,7 @@ class Narrator:
 
     def _task_failed(self, event: RunEvent) -> Iterator[Telling]:
         task = event.task_failed
+        self._shown.pop(task.task_id, None)
         again = task.HasField("retry_time")
         if again:
             delay = wording.span_text(wording.seconds_between(event.time, task.retry_time))
@@ -300,6 +308,7 @@ class Narrator:
 
     def _task_cancelled(self, event: RunEvent) -> Iterator[Telling]:
         task = event.task_cancelled
+        self._shown.pop(task.task_id, None)
         yield Line(
             text=f"  {self._task(task.task_id, forget=True)} was cancelled{_because(task.reason)}",
             tone=Tone.QUIET,

@@ -236,7 +236,7 @@ def test_what_was_streamed_is_not_said_again() -> None:
     result = TaskResult()
     result.llm.message.content.add().text.text = "Sunny."
     result.llm.usage.input_tokens = 5
-    done = RunEvent(task_completed=pb.TaskCompleted(task_id=TASK, result=result))
+    done = RunEvent(task_completed=pb.TaskCompleted(task_id=TASK, attempt=1, result=result))
     narrator = Narrator()
     told(narrator, shown("Sun"))
     assert told(narrator, done) == ["  think: 5 + 0 tokens"]
@@ -246,7 +246,7 @@ def test_what_was_streamed_is_not_said_again() -> None:
 def test_calls_are_said_even_if_text_was_streamed() -> None:
     result = TaskResult()
     result.llm.message.content.add().tool_call.name = "search"
-    done = RunEvent(task_completed=pb.TaskCompleted(task_id=TASK, result=result))
+    done = RunEvent(task_completed=pb.TaskCompleted(task_id=TASK, attempt=1, result=result))
     narrator = Narrator()
     told(narrator, shown("Let me look."))
     assert told(narrator, done) == ["  think: wants search()"]
@@ -275,7 +275,29 @@ def test_all_that_attempts_show_is_told() -> None:
         "  … some of it was not shown",
         "  think: what was shown of it does not count; it starts anew",
     ]
-    assert narrator._streamed == set()
+    assert narrator._shown == {}
+
+
+def test_what_comes_again_after_a_lost_connection_is_told_once() -> None:
+    narrator = Narrator()
+    so_far = TransientEvent.TextSoFar(text="It is sunny", thinking="hm, well")
+    again = TransientEvent(task_id=TASK, attempt=1, text_so_far=so_far)
+    assert told(narrator, shown("hm", "thinking"), shown("It is"), again, shown(".")) == [
+        "hm",
+        "It is",
+        ", well",
+        " sunny",
+        ".",
+    ]
+    assert told(narrator, again) == []
+
+
+def test_a_new_attempt_is_told_from_its_beginning() -> None:
+    failed = RunEvent(task_failed=pb.TaskFailed(task_id=TASK, attempt=1, failure=FAILURE, tries=1))
+    narrator = Narrator()
+    told(narrator, shown("It is"), failed)
+    assert narrator._shown == {}
+    assert told(narrator, shown("It", attempt=2)) == ["It"]
 
 
 def test_a_question_comes_with_the_exact_commands_that_answer_it() -> None:
