@@ -93,6 +93,7 @@ class Running:
         self._wake: Final = asyncio.Event()
         self._stopping: Final = asyncio.Event()
         self._changed: Final = asyncio.Event()
+        self._drain_asked: Final = asyncio.Event()
         self._over: Final = asyncio.Event()
         self.welcomed: Final = asyncio.Event()
         values = StoredValues(self._caller, self._connection.stubs.values, plan.identity.namespace)
@@ -172,14 +173,26 @@ class Running:
         self, stream: Stream, call: grpc.aio.StreamStreamCall[bytes, bytes]
     ) -> StreamEnd:
         async with asyncio.TaskGroup() as group:
-            ender = group.create_task(self._end_when_over(call))
+            endings = [
+                group.create_task(self._end_when_over(call)),
+                group.create_task(self._leave_when_drained(call)),
+            ]
             end = await stream.run(call)
-            ender.cancel()
+            for ending in endings:
+                ending.cancel()
         return end
 
     async def _end_when_over(self, call: grpc.aio.StreamStreamCall[bytes, bytes]) -> None:
         await self._over.wait()
         call.cancel()
+
+    async def _leave_when_drained(self, call: grpc.aio.StreamStreamCall[bytes, bytes]) -> None:
+        """Leave a server that is about to stop once there is nothing to tell it: it waits for that."""
+        self._drain_asked.clear()
+        await self._drain_asked.wait()
+        await self._until_idle()
+        with suppress(asyncio.InvalidStateError):  # it was faster
+            await call.done_writing()
 
     def _handle(self, events: Sequence[ExecutorEvent]) -> None:
         for event in events:
@@ -193,6 +206,7 @@ class Running:
                 case Welcomed():
                     self._on_welcome(event)
                 case DrainRequested():
+                    self._drain_asked.set()
                     self._log("the server drains", "session.draining", reason=event.reason)
                 case Rejected():
                     self._on_reject(event)
@@ -256,9 +270,7 @@ class Running:
         self.resize(0)
         try:
             async with asyncio.timeout(self._plan.drain_timeout_s):
-                while self._session.held or self._session.unacknowledged:
-                    self._changed.clear()
-                    await self._changed.wait()
+                await self._until_idle()
         except TimeoutError:
             self._log("the time to drain is over", "executor.cut", held=self._session.held)
         if self._session.state is State.LIVE:
@@ -269,6 +281,11 @@ class Running:
                     # The server ends the stream, which leaves the session apart.
                     await self._until_apart()
         self._over.set()
+
+    async def _until_idle(self) -> None:
+        while self._session.held or self._session.unacknowledged:
+            self._changed.clear()
+            await self._changed.wait()
 
     async def _until_apart(self) -> None:
         while self._session.state is not State.APART:

@@ -6,11 +6,7 @@ failure RESULT_INVALID that says what was expected, and it is not tried again.
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Final, NoReturn
-
-from google.protobuf.message import Message as AnyMessage
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from typing import TYPE_CHECKING, NoReturn
 
 from stepgraph.v1 import conversation_pb2, llm_pb2, task_pb2, transition_pb2
 from stepgraph.v1.value_pb2 import Value
@@ -21,36 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-# Kept: `json.dumps` with these options would make one for every result.
-_ENCODER: Final = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=to_jsonable_python
-)
-
-
 def value_of(returned: object) -> Value | None:
     """Return text as text, bytes as bytes, None as nothing, and everything else as exact JSON.
 
     Raises:
-        Failed: RESULT_INVALID; it has no JSON.
+        Failed: RESULT_INVALID; it has no JSON: NaN, a cycle, an object of an unknown class.
     """
     if returned is None:
         return None
-    if isinstance(returned, AnyMessage) and not isinstance(returned, Value):
-        return _refuse("a value", returned)
-    if isinstance(returned, (Value, str, bytes)):
-        return to_value(returned)
-    return Value(json=json_of(returned))
-
-
-def json_of(returned: object) -> str:
-    """Return something as JSON text; dates, dataclasses, models and the like at any depth as pydantic writes them.
-
-    Raises:
-        Failed: RESULT_INVALID; it has no JSON: NaN, a cycle, an object of an unknown class.
-    """
     try:
-        return _ENCODER.encode(returned)
-    except (ValueError, TypeError, RecursionError, PydanticSerializationError) as error:
+        return to_value(returned)
+    except (ValueError, TypeError) as error:
         message = f"what was returned has no JSON: {error}"
         raise Failed(RESULT_INVALID, message, retryable=False) from error
 

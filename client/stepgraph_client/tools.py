@@ -96,7 +96,14 @@ def context_parameter(function: Callable[..., object]) -> str:
 
 def _hints(function: Callable[..., object]) -> dict[str, object]:
     target = function if inspect.isroutine(function) else type(function).__call__
-    return get_type_hints(target, include_extras=True)
+    try:
+        return get_type_hints(target, include_extras=True)
+    except NameError as error:
+        message = (
+            f"the type {error.name} of {function!r} is not known when it is declared: import it for real, "
+            "not only for type checking"
+        )
+        raise TypeError(message) from error
 
 
 def _parameters(function: Callable[..., object], name: str) -> tuple[list[inspect.Parameter], str]:
