@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from stepgraph_server.core.errors import StepgraphError
 
 if TYPE_CHECKING:
-    from stepgraph_server.storage.records import RequestRecord, RunKey
+    from stepgraph_server.storage.keys import RequestRecord, RunKey
 
 
 class StorageError(StepgraphError):

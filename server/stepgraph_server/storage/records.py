@@ -7,23 +7,17 @@ mutable on purpose: a frozen dataclass takes three times as long to build. Nobod
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from stepgraph.v1 import run_pb2
 from stepgraph_server.core.instants import Instant, to_timestamp
+from stepgraph_server.storage.keys import RequestRecord, RunKey
 
 if TYPE_CHECKING:
     from stepgraph_server.storage.errors import StorageError
 
 FIRST_FINAL_STATUS = run_pb2.RUN_STATUS_COMPLETED
 """Statuses from here on are final; see RunStatus in the schema."""
-
-
-class RunKey(NamedTuple):
-    """A run, among all runs of a store."""
-
-    namespace: str
-    run_id: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,20 +64,6 @@ class RunEnding:
     end_time: Instant
     result: bytes
     failure: bytes = b""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestRecord:
-    """The first response to a request that changes something, kept for whoever repeats it.
-
-    `fingerprint` is the digest of the request: the same id with another fingerprint is a mistake of the caller.
-    """
-
-    method: str
-    request_id: str
-    fingerprint: str
-    response: bytes
-    create_time: Instant
 
 
 @dataclass(slots=True, kw_only=True)
@@ -225,3 +205,20 @@ class GraphVersionRecord:
     digest: str
     create_time: Instant
     definition: bytes = b""
+
+
+__all__ = [
+    "FIRST_FINAL_STATUS",
+    "Append",
+    "Appended",
+    "GraphVersionRecord",
+    "OpenRun",
+    "QuestionRow",
+    "RequestRecord",
+    "RunCreation",
+    "RunEnding",
+    "RunKey",
+    "RunProgress",
+    "RunRecord",
+    "StoredBatch",
+]

@@ -361,7 +361,8 @@ class Subscription(ABC):
     async def _wait(self, deadline: float | None) -> bool:
         """Wait until something is offered; return False if the time was up before."""
         loop = asyncio.get_running_loop()
-        self._waiter = waiter = loop.create_future()
+        waiter: asyncio.Future[bool] = loop.create_future()
+        self._waiter = waiter
         timer = None if deadline is None else loop.call_at(deadline, _time_is_up, waiter)
         try:
             return await waiter

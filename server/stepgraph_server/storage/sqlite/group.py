@@ -19,7 +19,7 @@ from stepgraph_server.storage.errors import AppendInvalid, AppendSkipped
 from stepgraph_server.storage.records import Append, Appended
 from stepgraph_server.storage.sqlite.connection import unavailable
 from stepgraph_server.storage.sqlite.queries import QUERIES
-from stepgraph_server.storage.sqlite.requests import request_of_row, request_row
+from stepgraph_server.storage.sqlite.request_rows import request_of_row, request_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

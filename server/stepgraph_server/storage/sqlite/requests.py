@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepgraph_server.core.instants import Instant
-from stepgraph_server.storage.records import RequestRecord
 from stepgraph_server.storage.sqlite.queries import QUERIES
+from stepgraph_server.storage.sqlite.request_rows import request_of_row, request_row
 
 if TYPE_CHECKING:
     import sqlite3
 
+    from stepgraph_server.core.instants import Instant
+    from stepgraph_server.storage.records import RequestRecord
     from stepgraph_server.storage.sqlite.readers import Readers
     from stepgraph_server.storage.sqlite.writer import Writer
 
@@ -45,30 +46,6 @@ class SqliteRequests:
         return await self._writer.run(
             lambda connection: connection.execute(QUERIES["forget_requests"], arguments).rowcount
         )
-
-
-def request_row(namespace: str, record: RequestRecord) -> tuple[str, str, str, str, bytes, int]:
-    """Return a record as insert_request takes it."""
-    return (
-        namespace,
-        record.method,
-        record.request_id,
-        record.fingerprint,
-        record.response,
-        record.create_time,
-    )
-
-
-def request_of_row(row: tuple[str, str, str, bytes, int]) -> RequestRecord:
-    """Return the record that find_request found."""
-    method, request_id, fingerprint, response, create_time = row
-    return RequestRecord(
-        method=method,
-        request_id=request_id,
-        fingerprint=fingerprint,
-        response=response,
-        create_time=Instant(create_time),
-    )
 
 
 def _find(

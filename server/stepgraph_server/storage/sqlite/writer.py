@@ -12,7 +12,7 @@ import asyncio
 import logging
 import sqlite3
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
@@ -50,6 +50,16 @@ class Job(Generic[T]):
 
 class _Stop:
     """The last thing in the queue."""
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What was waiting: the appends come first, then the jobs, then the failure that the caller has heard of."""
+
+    group: list[Append] = field(default_factory=list)
+    jobs: list[Job[object]] = field(default_factory=list)
+    heard: Appended | None = None
+    is_last: bool = False
 
 
 _Item: TypeAlias = "Append | Appended | Job[object] | _Stop"
@@ -153,34 +163,39 @@ class Writer:
     def _run(self, connection: sqlite3.Connection, group_writer: GroupWriter) -> None:
         is_last = False
         while not is_last:
-            group, jobs, is_last = self._take(group_writer)
-            if group:
-                self._tell(self._report, self._write(group, group_writer))
-            for job in jobs:
+            taken = self._take()
+            is_last = taken.is_last
+            if taken.group:
+                self._tell(self._report, self._write(taken.group, group_writer))
+            for job in taken.jobs:
                 self._do(job, connection)
+            if taken.heard is not None:
+                group_writer.forgive(taken.heard)
 
-    def _take(self, group_writer: GroupWriter) -> tuple[list[Append], list[Job[object]], bool]:
+    def _take(self) -> _Taken:
         """Wait for something, and take with it all that is there, up to the size of a group."""
-        group: list[Append] = []
-        jobs: list[Job[object]] = []
+        taken = _Taken()
         group_bytes = 0
         item = self._queue.get()
         for remaining in range(self._queue.qsize(), -1, -1):
             match item:
                 case Append():
-                    group.append(item)
+                    taken.group.append(item)
                     group_bytes += len(item.batch)
-                case Appended():
-                    group_writer.forgive(item)
                 case Job():
-                    jobs.append(item)
+                    taken.jobs.append(item)
+                case Appended():
+                    # Counts for what comes behind it, and not for what is in this group already.
+                    taken.heard = item
+                    break
                 case _Stop():
-                    return group, jobs, True
-            if remaining == 0 or len(group) >= GROUP_APPENDS or group_bytes >= GROUP_BYTES:
+                    taken.is_last = True
+                    break
+            if remaining == 0 or len(taken.group) >= GROUP_APPENDS or group_bytes >= GROUP_BYTES:
                 break
             # Nobody else takes from the queue, so what it held a moment ago is still there.
             item = self._queue.get_nowait()
-        return group, jobs, False
+        return taken
 
     def _write(self, group: list[Append], group_writer: GroupWriter) -> list[Appended]:
         try:
