@@ -13,7 +13,7 @@ import logging
 import random
 import secrets
 import uuid
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
@@ -97,7 +97,11 @@ async def running_server(
             background.spawn(
                 _forget_requests(parts.store, parts.clock, settings.retention.request_ids)
             )
-            async with parts.sessions, ApiServer(settings, parts.backends()) as api:
+            async with AsyncExitStack() as stack:
+                # Told of no error, since what goes wrong inside should come out as it is and not in a group.
+                await parts.sessions.__aenter__()
+                stack.push_async_callback(parts.sessions.__aexit__, None, None, None)
+                api = await stack.enter_async_context(ApiServer(settings, parts.backends()))
                 yield RunningServer(
                     settings=settings,
                     address=api.address,

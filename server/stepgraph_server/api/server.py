@@ -174,12 +174,16 @@ class ApiServer:
             message = f"can't listen on {wanted}: {error}"
             raise AddressInUse(message) from error
         self._address = Address(host=wanted.host, port=port)
-        # From here on nothing can fail, so whoever has entered also leaves.
         await self._changes.__aenter__()
         await self._tasks.__aenter__()
-        await self._server.start()
-        self.health.set_ready(is_ready=True)
-        self._watching_readiness = self._tasks.create_task(self._watch_readiness())
+        try:
+            await self._server.start()
+            self.health.set_ready(is_ready=True)
+            self._watching_readiness = self._tasks.create_task(self._watch_readiness())
+        except BaseException:
+            # Whoever is cancelled here never leaves the context, since it was never entered.
+            await self.__aexit__(None, None, None)
+            raise
         return self
 
     async def __aexit__(
