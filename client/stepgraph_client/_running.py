@@ -95,6 +95,7 @@ class Running:
         self._changed: Final = asyncio.Event()
         self._drain_asked: Final = asyncio.Event()
         self._over: Final = asyncio.Event()
+        self._has_said_bye = False
         self.welcomed: Final = asyncio.Event()
         values = StoredValues(self._caller, self._connection.stubs.values, plan.identity.namespace)
         self._worker: Final = Worker(
@@ -153,7 +154,8 @@ class Running:
             call = self._channel.connect()
             end = await self._until_over(stream, call)
             self._changed.set()
-            if self._over.is_set():
+            if self._over.is_set() or self._has_said_bye:
+                self._log_end(end, delay_s=None)
                 return None
             if end.status is not None and _is_fatal(end.status):
                 self._log_end(end, delay_s=None)
@@ -274,6 +276,7 @@ class Running:
         except TimeoutError:
             self._log("the time to drain is over", "executor.cut", held=self._session.held)
         if self._session.state is State.LIVE:
+            self._has_said_bye = True
             self._session.bye("the executor stops")
             self._wake.set()
             with suppress(TimeoutError):

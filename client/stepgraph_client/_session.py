@@ -217,6 +217,7 @@ class ExecutorSession:
 
     def _take_welcome(self, welcome: pb.Welcome) -> Welcomed:
         self._state = State.LIVE
+        self._last_tick = self._last_heard
         self._ping_interval_s = _seconds(welcome.ping_interval) or DEFAULT_PING_INTERVAL_S
         self._silence_limit_s = _seconds(welcome.silence_limit) or DEFAULT_SILENCE_LIMIT_S
         default = Limits()

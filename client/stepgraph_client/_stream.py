@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import grpc
 
-from stepgraph_client._session_events import ServerSilent
+from stepgraph_client._session_events import Welcomed
 from stepgraph_client.errors import Status, read_status
 
 if TYPE_CHECKING:
@@ -62,23 +62,25 @@ class Stream:
         self._wake: Final = wake
         self._loop: Final = asyncio.get_running_loop()
         self._was_silent = False
+        self._timer: asyncio.TimerHandle | None = None
 
     async def run(self, call: Call) -> StreamEnd:
         """Read and write until one side ends the stream. The session is apart again afterwards."""
         self._session.connected(self._loop.time())
         self._wake.set()
+        self._watch_silence(call)
         try:
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._read(call))
                     group.create_task(self._write(call))
-                    group.create_task(self._watch_silence())
             except* _Over:
                 pass
             if self._was_silent or not call.done():
                 return StreamEnd(status=None, was_silent=self._was_silent)
             return StreamEnd(status=await _status_of(call))
         finally:
+            self._stop_watching()
             call.cancel()
             self._session.disconnected()
 
@@ -89,6 +91,8 @@ class Stream:
                 events = session.receive(data, loop.time())
                 if events:
                     self._handle(events)
+                    if isinstance(events[0], Welcomed):
+                        self._watch_silence(call)  # the server has said how long it may be silent
                 self._wake.set()
         except grpc.aio.AioRpcError:
             pass
@@ -111,15 +115,24 @@ class Stream:
             _unless_cancelled_here()
         raise _Over
 
-    async def _watch_silence(self) -> None:
-        while True:
-            delay_s = self._session.next_tick() - self._loop.time()
-            await asyncio.sleep(max(0.0, delay_s) + 0.001)
-            for event in self._session.tick(self._loop.time()):
-                if isinstance(event, ServerSilent):
-                    self._was_silent = True
-                    self._handle([event])
-                    raise _Over
+    def _watch_silence(self, call: Call) -> None:
+        self._stop_watching()
+        # A moment later, or rounding could make it a moment early, again and again.
+        at = self._session.next_tick() + 0.001
+        self._timer = self._loop.call_at(at, self._tick, call)
+
+    def _stop_watching(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _tick(self, call: Call) -> None:
+        events = self._session.tick(self._loop.time())
+        if events:
+            self._was_silent = True
+            self._handle(events)
+            call.cancel()  # which ends the reader
+        else:
+            self._watch_silence(call)
 
 
 def _unless_cancelled_here() -> None:

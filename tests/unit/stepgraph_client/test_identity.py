@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import getpass
+import re
 from importlib import metadata
 
 from stepgraph_client import identity
@@ -33,3 +34,17 @@ def test_the_version_is_told_where_there_is_one(monkeypatch) -> None:
 
     monkeypatch.setattr(metadata, "version", missing)
     assert identity.client_version() == "stepgraph-python/unknown"
+
+
+def test_an_executor_id_names_the_host_and_is_unlike_any_other(monkeypatch):
+    monkeypatch.setattr("socket.gethostname", lambda: "_häst.name")
+    first, second = identity.new_executor_id(), identity.new_executor_id()
+    assert first != second
+    assert re.fullmatch(r"h-st\.name-[0-9a-f]{8}", first)
+    monkeypatch.setattr("socket.gethostname", lambda: "é" * 100)
+    assert re.fullmatch(r"executor-[0-9a-f]{8}", identity.new_executor_id())
+
+
+def test_an_instance_token_is_a_secret_of_its_own():
+    assert len(identity.new_instance_token()) == 32
+    assert identity.new_instance_token() != identity.new_instance_token()
