@@ -15,7 +15,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from stepgraph_server.core import json_text, values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from google.protobuf.descriptor import FieldDescriptor
     from google.protobuf.duration_pb2 import Duration
@@ -32,6 +32,7 @@ MIN_TIMESTAMP_SECONDS: Final = -62_135_596_800
 _NANOS: Final = 1_000_000_000
 
 _GRAPH: Final = "stepgraph.v1.StateGraph"
+_STORED: Final = "stepgraph.v1.StoredValue"
 
 #: Oneofs that may be unset: it means "empty", or "from the beginning".
 MAY_BE_UNSET: Final = frozenset(
@@ -142,6 +143,21 @@ class ContentWalk:
         in_range = MIN_TIMESTAMP_SECONDS <= timestamp.seconds <= MAX_TIMESTAMP_SECONDS
         if not (in_range and 0 <= timestamp.nanos < _NANOS):
             self._findings.add(path, "must be a time in the years 1 to 9999")
+
+
+def stored_digests(message: Message) -> Iterator[str]:
+    """Yield the digests of all stored values that a message refers to; what stands inside a graph is left out."""
+    plan = _plan(message)
+    if plan.full_name == _GRAPH:
+        return
+    if plan.full_name == _STORED:
+        yield cast("value_pb2.StoredValue", message).digest
+        return
+    for descriptor, content in message.ListFields():
+        field = plan.fields.get(descriptor.number)
+        if field is not None and field.known is None:
+            for inner, _ in _messages(content, field, ""):
+                yield from stored_digests(inner)
 
 
 def _place(text: str) -> Mapping[str, str]:

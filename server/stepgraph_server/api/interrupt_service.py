@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from stepgraph.v1 import interrupt_pb2, interrupt_service_pb2
 from stepgraph_server.api import paging
 from stepgraph_server.api.callers import caller_of, request_key
+from stepgraph_server.api.references import refuse_missing_values
 from stepgraph_server.api.requests import namespace_of
 from stepgraph_server.core.errors import Refused
 from stepgraph_server.core.instants import Instant
@@ -15,13 +16,17 @@ if TYPE_CHECKING:
     from stepgraph_server.api.ports import Context, Engine
     from stepgraph_server.config import PageSettings
     from stepgraph_server.storage.interrupts import Interrupts
+    from stepgraph_server.storage.values import Values
 
 
 class InterruptService:
     """See interrupt_service.proto."""
 
-    def __init__(self, *, interrupts: Interrupts, engine: Engine, pages: PageSettings) -> None:
+    def __init__(
+        self, *, interrupts: Interrupts, values: Values, engine: Engine, pages: PageSettings
+    ) -> None:
         self._interrupts = interrupts
+        self._values = values
         self._engine = engine
         self._pages = pages
 
@@ -40,6 +45,7 @@ class InterruptService:
                     metadata={"interrupt_id": ""},
                 )
             interrupt_id = found[0].interrupt_id
+        await refuse_missing_values(request, namespace, self._values)
         question = await self._engine.answer(
             namespace,
             interrupt_id,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from stepgraph.v1 import run_service_pb2
 from stepgraph_server.api import paging
 from stepgraph_server.api.callers import caller_of, request_key
+from stepgraph_server.api.references import refuse_missing_values
 from stepgraph_server.api.requests import namespace_of
 from stepgraph_server.api.splicing import spliced
 from stepgraph_server.api.state_pages import state_page
@@ -25,15 +26,24 @@ if TYPE_CHECKING:
     from stepgraph_server.api.ports import Context, Engine, Watcher
     from stepgraph_server.config import PageSettings
     from stepgraph_server.storage.runs import Runs
+    from stepgraph_server.storage.values import Values
 
 
 class RunService:
     """See run_service.proto."""
 
     def __init__(
-        self, *, runs: Runs, engine: Engine, watcher: Watcher, changes: Changes, pages: PageSettings
+        self,
+        *,
+        runs: Runs,
+        values: Values,
+        engine: Engine,
+        watcher: Watcher,
+        changes: Changes,
+        pages: PageSettings,
     ) -> None:
         self._runs = runs
+        self._values = values
         self._engine = engine
         self._watcher = watcher
         self._changes = changes
@@ -164,6 +174,7 @@ class RunService:
     async def _start(
         self, request: run_service_pb2.StartRunRequest, context: Context
     ) -> run_pb2.Run:
+        await refuse_missing_values(request, namespace_of(request), self._values)
         return await self._engine.start_run(namespace_of(request), request, caller_of(context))
 
 

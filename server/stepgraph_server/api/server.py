@@ -214,12 +214,15 @@ class ApiServer:
         )
         runs = RunService(
             runs=store.runs,
+            values=store.values,
             engine=engine,
             watcher=backends.watcher,
             changes=self._changes,
             pages=pages,
         )
-        interrupts = InterruptService(interrupts=store.interrupts, engine=engine, pages=pages)
+        interrupts = InterruptService(
+            interrupts=store.interrupts, values=store.values, engine=engine, pages=pages
+        )
         executors = ExecutorService(
             sessions=backends.sessions, executors=backends.executors, engine=engine, pages=pages
         )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from stepgraph.v1 import value_service_pb2
 from stepgraph_server.api.errors import too_large
+from stepgraph_server.api.references import value_not_found
 from stepgraph_server.api.requests import namespace_of
 from stepgraph_server.core.errors import Refused, Violation
 
@@ -44,7 +45,7 @@ class ValueService:
         namespace = namespace_of(request)
         value = await self._values.stat(namespace, request.digest)
         if value is None:
-            raise _not_found(request.digest)
+            raise value_not_found(request.digest)
         if request.offset_bytes > value.size_bytes:
             raise _invalid("offset_bytes", f"is beyond the {value.size_bytes:,} bytes of the value")
         offset = request.offset_bytes
@@ -55,7 +56,7 @@ class ValueService:
             )
             if chunk is None:
                 # It was there a moment ago: nobody referred to it, and its time was over.
-                raise _not_found(request.digest)
+                raise value_not_found(request.digest)
             response.chunk = chunk
             if chunk or response.HasField("value"):
                 yield response
@@ -97,14 +98,6 @@ class ValueService:
                 case None:
                     message = "part: is unset, or a variant that this server does not know"
                     raise Refused("UNKNOWN_VARIANT", message, metadata={"field": "part"})
-
-
-def _not_found(digest: str) -> Refused:
-    return Refused(
-        "VALUE_NOT_FOUND",
-        f"there is no value {digest} in this namespace; write it first",
-        metadata={"digest": digest},
-    )
 
 
 def _invalid(field: str, message: str) -> Refused:

@@ -16,7 +16,9 @@ PROCEED = interrupt_pb2.InterruptAnswer(proceed={})
 @pytest.fixture
 async def service(store, engine, pages):
     await engine.create(RUN)
-    return InterruptService(interrupts=store.interrupts, engine=engine, pages=pages)
+    return InterruptService(
+        interrupts=store.interrupts, values=store.values, engine=engine, pages=pages
+    )
 
 
 async def test_a_question_is_answered_by_its_id(service, engine, context):

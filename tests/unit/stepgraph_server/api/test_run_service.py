@@ -19,7 +19,12 @@ RUN = RunKey("default", "r1")
 async def service(store, engine, pages):
     async with Changes(10) as changes:
         yield RunService(
-            runs=store.runs, engine=engine, watcher=engine, changes=changes, pages=pages
+            runs=store.runs,
+            values=store.values,
+            engine=engine,
+            watcher=engine,
+            changes=changes,
+            pages=pages,
         )
 
 
