@@ -9,45 +9,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from stepgraph.v1 import run_service_pb2
+from stepgraph_server.core.wire import join_repeated, length_delimited
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 Watching: TypeAlias = Literal["WatchRunResponse", "WatchRunsResponse", "StartAndWatchRunResponse"]
 
-_LENGTH_DELIMITED: Final = 2
 
-
-def varint(number: int) -> bytes:
-    """Return a number that is not negative as protobuf writes it."""
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def _tag(message: Watching, field: str) -> bytes:
+def _number(message: Watching, field: str) -> int:
     descriptor = run_service_pb2.DESCRIPTOR.message_types_by_name[message]
-    return varint(descriptor.fields_by_name[field].number << 3 | _LENGTH_DELIMITED)
+    return descriptor.fields_by_name[field].number
 
 
-_BATCHES: Final[Mapping[Watching, bytes]] = {
-    "WatchRunResponse": _tag("WatchRunResponse", "batches"),
-    "WatchRunsResponse": _tag("WatchRunsResponse", "batches"),
-    "StartAndWatchRunResponse": _tag("StartAndWatchRunResponse", "batches"),
+_BATCHES: Final[Mapping[Watching, int]] = {
+    "WatchRunResponse": _number("WatchRunResponse", "batches"),
+    "WatchRunsResponse": _number("WatchRunsResponse", "batches"),
+    "StartAndWatchRunResponse": _number("StartAndWatchRunResponse", "batches"),
 }
-_RESUME_TOKEN: Final = _tag("WatchRunsResponse", "resume_token")
+_RESUME_TOKEN: Final = _number("WatchRunsResponse", "resume_token")
 
 
 def spliced(message: Watching, batches: Sequence[bytes], resume_token: str = "") -> bytes:
     """Return a serialized response with these serialized WatchBatches; only WatchRuns gives a token."""
-    tag = _BATCHES[message]
-    parts: list[bytes] = []
-    for batch in batches:
-        parts += (tag, varint(len(batch)), batch)
+    data = join_repeated(_BATCHES[message], batches)
     if resume_token:
-        token = resume_token.encode()
-        parts += (_RESUME_TOKEN, varint(len(token)), token)
-    return b"".join(parts)
+        data += length_delimited(_RESUME_TOKEN, resume_token.encode())
+    return data

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepgraph.v1 import run_service_pb2
-from stepgraph_server.api.splicing import spliced, varint
+from stepgraph_server.api.splicing import spliced
 
 BATCHES = [
     run_service_pb2.WatchBatch(run_id="r1", events=[{"sequence": 1}, {"sequence": 2}]),
@@ -35,10 +35,3 @@ def test_watching_many_gives_a_token():
     data = spliced("WatchRunsResponse", [b.SerializeToString() for b in BATCHES], "t" * 200)
 
     assert data == expected.SerializeToString(deterministic=True)
-
-
-@pytest.mark.parametrize(
-    ("number", "data"), [(0, b"\x00"), (127, b"\x7f"), (128, b"\x80\x01"), (300, b"\xac\x02")]
-)
-def test_numbers_are_written_as_protobuf_does(number, data):
-    assert varint(number) == data
