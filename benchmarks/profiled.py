@@ -1,7 +1,7 @@
 """Runs the server and writes where its time went: `python -m benchmarks.profiled samples out.txt --listen …`.
 
-`samples` looks at the stack of the event loop's thread after each millisecond of CPU: it costs little, and what it shows
-adds up to the truth; time in C is the line's that called it. `calls` counts every call of Python and C (cProfile): it makes
+`samples` looks at the stack of the event loop's thread by the clock of the server's CPU, as often as the kernel ticks: it costs
+little, and what it shows adds up to the truth; time in C is the line's that called it. `calls` counts every call of Python and C (cProfile): it makes
 everything slower, small functions most, but says how often each is called.
 """
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
+#: Less than a tick of the kernel, which is what decides: 1 to 10 ms.
 INTERVAL_S = 0.001
 SHOWN = 45
 
@@ -46,9 +47,7 @@ class Samples:
         self.below.update(seen)
 
     def text(self) -> str:
-        lines = [
-            f"{self.count} samples of the event loop's thread, one for each ms of the server's CPU"
-        ]
+        lines = [f"{self.count} samples of the event loop's thread, by the server's CPU time"]
         for title, counter in (
             ("lines by themselves", self.own),
             ("functions with all below", self.below),

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Self
 from examples.demo.ledger import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import FrameType
+
+    Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTES = Path(__file__).with_name("notes.md")
@@ -39,12 +41,13 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._undo = contextlib.ExitStack()
         self._home = Path()
         self.server = ""
 
     def __enter__(self) -> Self:
         # SIGTERM ends a process without a word; as an exception it goes through `__exit__`.
-        signal.signal(signal.SIGTERM, _leave)
+        self._on(signal.SIGTERM, _leave)
         self._home = Path(tempfile.mkdtemp(prefix="stepgraph-demo-"))
         self.scratch.mkdir()
         shutil.copy(NOTES, self.scratch)
@@ -52,11 +55,14 @@ class Stage:
 
     def __exit__(self, *_: object) -> None:
         # A second Ctrl-C must not leave half of it behind; this takes PATIENCE_S a process at most.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._on(signal.SIGINT, signal.SIG_IGN)
         for name in reversed(self._running):
             _end(self._running[name])
         shutil.rmtree(self._home, ignore_errors=True)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._undo.close()
+
+    def _on(self, number: signal.Signals, handler: Handler) -> None:
+        self._undo.callback(signal.signal, number, signal.signal(number, handler))
 
     @property
     def scratch(self) -> Path:

@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from examples.demo import acts
+from examples.demo.stage import Stage
+from stepgraph_client import Client, proceed, revise
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -79,6 +83,28 @@ def test_it_asks_about_any_folder(demo: Demo, tmp_path: Path) -> None:
     output, _ = demo.start(*asked).communicate(timeout=110)
     assert "1 line of poem.txt, first in line 2: and a heartbeat" in output
     assert not demo.leftovers()
+
+
+async def test_what_a_person_wants_otherwise_is_planned_again(tmp_path: Path) -> None:
+    answers = [revise("with 'get'"), proceed()]
+    questions = []
+    with Stage(tmp_path) as stage:
+        stage.start_server()
+        stage.start_executors()
+        async with Client(stage.server) as client:
+            await acts.connected(client, stage)
+            wish = "Replace 'recieve' with 'receive' in notes.md"
+            run = await acts.start(client, "change_file", wish)
+            async for event in run.events():
+                question = acts.asked(event)
+                if question is not None:
+                    questions.append(question.reason.human.prompt)
+                    await client.answer(question.interrupt_id, answers.pop(0))
+            await run.result()
+        text = (stage.scratch / "notes.md").read_text()
+    assert "+- Executors receive batches" in questions[0]
+    assert "+- Executors get batches" in questions[1]
+    assert "Executors get batches" in text
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
