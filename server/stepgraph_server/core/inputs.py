@@ -82,7 +82,7 @@ class Start:
     started: event_pb2.RunStarted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Outcomes:
     """An executor reports how attempts ended; all of one frame that concern the run.
 
@@ -95,7 +95,7 @@ class Outcomes:
     outcomes: tuple[tuple[str, executor_service_pb2.AttemptOutcome], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class AttemptRef:
     """An attempt of a task of this run."""
 
@@ -156,7 +156,7 @@ Input: TypeAlias = Start | Outcomes | AttemptsLost | RoomFound | TimePassed | An
 # Commands
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Send:
     """Send an attempt to the executor that it is assigned to."""
 
@@ -166,7 +166,7 @@ class Send:
     instance: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Enqueue:
     """Remember that a task waits for room."""
 
@@ -184,7 +184,7 @@ class StopAttempt:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class AttemptOver:
     """An attempt has ended; what it showed does not count unless it gave the result."""
 

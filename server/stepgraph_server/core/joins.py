@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _FOLLOWED = event_pb2.EDGE_VERDICT_FOLLOWED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Plan:
     """The next superstep."""
 

@@ -37,7 +37,7 @@ class ConditionFailed(Exception):  # named for what happened; it never leaves th
         self.failure = why
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Routing:
     """What became of a node's edges."""
 

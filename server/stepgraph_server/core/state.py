@@ -41,7 +41,7 @@ RULES_VERSION: Final = 1
 MAX_REMEMBERED_TASKS: Final = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Carried:
     """The part of the state that travels along edges."""
 
@@ -86,7 +86,7 @@ class Outcome(enum.Enum):
     CANCELLED = enum.auto()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Settled:
     """What an action ended with, and what the activation's view is with that."""
 

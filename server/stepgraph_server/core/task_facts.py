@@ -179,9 +179,8 @@ def _end(state: RunState, task: Task, result: Result, now: Instant) -> None:
     del state.tasks[task.id]
     activation = task.activation
     activation.outstanding -= 1
-    if task.held:
-        activation.held.remove(task)
-    elif activation.held:
+    if activation.held:
+        # What is held back never ends before what holds it back: both were scheduled at once, with the same limits.
         released = activation.held.popleft()
         released.held = False
         # It is ready now, so its queue limit counts from now.

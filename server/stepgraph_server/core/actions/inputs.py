@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from stepgraph_server.core.view import View
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReadyInput:
     """An input that is serialized already."""
 

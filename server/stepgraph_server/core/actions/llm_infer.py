@@ -36,7 +36,7 @@ _LLM_FIELD = 1
 _MESSAGES_FIELD = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ModelInput:
     """The request of a model call: everything but the conversation, which is added when it is sent."""
 

@@ -29,7 +29,7 @@ class Prepared(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Effect:
     """Work for an executor."""
 
@@ -54,7 +54,7 @@ class Answered:
     result: task_pb2.TaskResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Await:
     """Run effects; poll again when all have ended."""
 
@@ -63,7 +63,7 @@ class Await:
     max_concurrency: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Done:
     """End the node."""
 
@@ -93,7 +93,7 @@ Step: TypeAlias = Await | Done | Fail
 Result: TypeAlias = "task_pb2.TaskResult | failure_pb2.Failure"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Poll:
     """What an action sees when it is polled."""
 
