@@ -1,0 +1,37 @@
+"""Failures of the server's own: a code from one table, and messages of bounded length."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepgraph.v1 import failure_pb2
+from stepgraph_server.core.failures import CODES, MAX_CAUSES, MAX_MESSAGE_BYTES, cut, failure
+from stepgraph_server.core.names import is_failure_code
+
+
+def test_a_failure_has_the_category_of_its_code() -> None:
+    made = failure("RUN_LIMIT", "too slow", source="a", details={"limit": "3"})
+    assert made.category == failure_pb2.FAILURE_CATEGORY_TIME_LIMIT
+    assert made.retryable
+    assert made.details == {"limit": "3"}
+
+
+def test_a_code_that_is_not_listed_is_a_mistake() -> None:
+    with pytest.raises(KeyError):
+        failure("NO_SUCH_CODE", "")
+
+
+def test_at_most_ten_causes_are_kept() -> None:
+    causes = [failure("TOOL_ERROR", str(number)) for number in range(20)]
+    assert len(failure("TOOL_ERROR", "", causes=causes).causes) == MAX_CAUSES
+
+
+def test_long_messages_are_cut_with_a_mark_and_never_inside_a_character() -> None:
+    made = cut("é" * MAX_MESSAGE_BYTES)
+    assert len(made.encode()) <= MAX_MESSAGE_BYTES
+    assert made.endswith("é… (cut)")
+    assert cut("short") == "short"
+
+
+def test_every_code_may_be_the_code_of_a_failure() -> None:
+    assert all(is_failure_code(code) for code in CODES)
