@@ -195,8 +195,11 @@ class Worker:
             ) from error
         return outcome.SerializeToString()
 
-    def _show(self, attempt: Attempt, progress: task_pb2.TaskProgress) -> None:
-        if self._session.show(attempt, progress):
+    def _show(self, attempt: Attempt, progress: task_pb2.TaskProgress | None) -> None:
+        if progress is None:
+            self._session.live(attempt)
+            self._wake()
+        elif self._session.show(attempt, progress):
             self._wake()
 
     def _end(self, attempt: Attempt) -> None:

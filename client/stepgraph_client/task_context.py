@@ -44,8 +44,9 @@ class TaskContext:
         self,
         task: task_pb2.Task,
         host: TaskHost,
-        show: Callable[[task_pb2.TaskProgress], None],
+        show: Callable[[task_pb2.TaskProgress | None], None],
     ) -> None:
+        """Made by the executor; `show` is called on the loop's thread, with None for a mere sign of life."""
         self._task: Final = task
         self._host: Final = host
         self._show: Final = show
@@ -173,7 +174,11 @@ class TaskContext:
         self.text_delta(text)
         await asyncio.sleep(0)
 
-    def _send(self, progress: task_pb2.TaskProgress) -> None:
+    def alive(self) -> None:
+        """Show nothing but that it still works. It starts a streaming task's idle limit anew, as all progress does."""
+        self._send(None)
+
+    def _send(self, progress: task_pb2.TaskProgress | None) -> None:
         if threading.get_ident() == self._host.thread_id:
             self._show(progress)
         else:

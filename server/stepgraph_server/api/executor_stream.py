@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 from stepgraph.v1 import executor_service_pb2 as pb
 from stepgraph_server.core.errors import Refused
 from stepgraph_server.core.instants import SECOND
+from stepgraph_server.executors.capabilities import MAX_CAPABILITIES
 from stepgraph_server.executors.session import ServerSession, State
 from stepgraph_server.executors.session_events import (
     AttemptRejected,
@@ -327,7 +328,9 @@ async def _look_through_tools(data: bytes) -> None:
         hello = pb.ConnectRequest.FromString(data).hello
     except DecodeError:
         return
-    for _ in look_through([capability.tool.definition for capability in hello.capabilities]):
+    # More than that are refused, and must not cost anything before.
+    some = hello.capabilities[:MAX_CAPABILITIES]
+    for _ in look_through([capability.tool.definition for capability in some]):
         await asyncio.sleep(0)
 
 

@@ -308,6 +308,17 @@ class TestReconnecting:
         assert attempts_of(line.frames()) == [A]
         assert line.session.unacknowledged == 1, "the other one was not wanted"
 
+    def test_what_was_given_back_between_hello_and_welcome_is_gone(self, line):
+        line.receive(tasks(A))
+        line.session.disconnected()
+        line.session.connected(0)
+        line.frames()
+        line.session.give_back(A, "X", "")
+        (event,) = line.receive(down(welcome={}))
+        assert event.lost == []
+        assert event.dropped == 0
+        assert line.kinds() == ["reject"]
+
     def test_updates_and_rejects_of_a_lost_stream_are_not_repeated(self, line):
         line.receive(tasks(A))
         line.session.resize(1)

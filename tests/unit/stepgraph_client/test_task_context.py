@@ -68,6 +68,12 @@ async def test_it_shows_deltas_of_every_kind():
     assert desk.shown[4].custom.value.json == '{"done":0.5}'
 
 
+async def test_a_mere_sign_of_life_is_nothing_to_show():
+    desk = Desk()
+    desk.context().alive()
+    assert desk.shown == [None]
+
+
 async def test_custom_progress_is_bounded():
     ctx = Desk().context()
     with pytest.raises(ValueError, match=str(MAX_CUSTOM_BYTES)):

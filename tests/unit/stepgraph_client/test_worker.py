@@ -436,3 +436,25 @@ class TestProgress:
         ]
         assert texts == [(0, "a"), (1, "b")]
         assert frames[-1].HasField("results")
+
+    async def test_a_sign_of_life_goes_up_by_itself(self, desk):
+        async def wait(task, ctx):
+            ctx.alive()
+            await asyncio.Event().wait()
+
+        desk.agent(wait)
+        desk.start(agent())
+        (frame,) = await desk.frames()
+        (item,) = frame.progress.items
+        assert (item.task_id, len(item.progress)) == ("r/t", 0)
+
+    async def test_nobody_sees_what_a_thread_shows_after_its_attempt_was_lost(self, desk):
+        desk.worker._show(("r/t", 1), task_pb2.TaskProgress())
+        assert not desk.woken.is_set()
+
+    async def test_what_is_abandoned_before_it_began_reports_nothing(self, desk):
+        desk.agent(lambda task: pytest.fail("it was called"))
+        desk.start(agent())
+        desk.worker.abandon()
+        await asyncio.sleep(0.01)
+        assert desk.session.unacknowledged == 0

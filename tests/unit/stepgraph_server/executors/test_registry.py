@@ -129,6 +129,16 @@ class TestPlacing:
 
 
 class TestRoom:
+    def test_free_slots_of_all_who_could_are_counted(self, house):
+        house.connect("a", max_in_flight=3)
+        house.connect("b", max_in_flight=2)
+        paused = house.connect("c", max_in_flight=9)
+        house.registry.pause(paused)
+        house.connect("d", capabilities=[agent("x")])
+        house.place()
+        assert house.registry.room("default", MODEL, ()) == 4
+        assert house.registry.room("nowhere", MODEL, ()) == 0
+
     def test_a_seat_has_no_room_until_it_is_opened(self, house):
         joined = house.join()
         assert house.place() is None
