@@ -6,7 +6,7 @@ import pytest
 
 from stepgraph.v1 import conversation_pb2, failure_pb2, task_pb2, value_pb2
 from stepgraph_server.core.inputs import RunLimits
-from stepgraph_server.core.results import accept_result, same_result
+from stepgraph_server.core.results import _check, accept_result, same_result
 from tests.support.core_pieces import compiled, started
 
 LARGE = "x" * (300 * 1024)
@@ -82,3 +82,12 @@ def test_equal_replies_are_the_same_whatever_their_calls_are_called(call_id: str
     assert same_result(one, other)
     other.llm.message.content[1].tool_call.name = "u"
     assert not same_result(one, other)
+
+
+def test_parts_of_other_kinds_are_checked_too() -> None:
+    effect = task_pb2.TaskResult()
+    effect.effect.output.json = "[1"
+    assert [each.path for each in _check(effect)] == ["effect.output"]
+    step = task_pb2.TaskResult()
+    step.step.update.variables["_approval"].text = "proceed"
+    assert _check(step)
