@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from stepgraph_server.storage.journal import Backlog
+    from stepgraph_server.storage.records import Append
     from stepgraph_server.storage.sqlite.readers import Readers
     from stepgraph_server.storage.sqlite.writer import Writer
 
@@ -22,8 +23,10 @@ class SqliteJournal:
     def __init__(self, writer: Writer, readers: Readers) -> None:
         self._readers = readers
         self._writer = writer
-        # Each append goes through here: bound once, and not looked up through two objects.
-        self.submit = writer.submit
+
+    def submit(self, append: Append) -> None:
+        """See Journal."""
+        self._writer.submit(append)
 
     def backlog(self) -> Backlog:
         """See Journal."""
