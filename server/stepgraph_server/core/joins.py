@@ -6,31 +6,16 @@ while any other live node can still reach it; joins that wait are live themselve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepgraph.v1 import event_pb2
-from stepgraph_server.core.state import Carried, carry
+from stepgraph_server.core.state import Carried, Plan, carry
 
 if TYPE_CHECKING:
     from stepgraph_server.core.graph import CompiledNode
     from stepgraph_server.core.state import Activation, RunState
 
 _FOLLOWED = event_pb2.EDGE_VERDICT_FOLLOWED
-
-
-@dataclass(slots=True, kw_only=True)
-class Plan:
-    """The next superstep."""
-
-    #: What runs, with what it is entered with, in node-id order.
-    frontier: tuple[tuple[CompiledNode, Carried], ...]
-    #: What has arrived at joins that go on waiting.
-    arrivals: dict[str, dict[str, Carried]]
-    #: Nodes that a terminal node beside them keeps from running, and joins that it leaves waiting.
-    displaced: tuple[CompiledNode, ...]
-    #: Bits of the nodes that can still be entered, those of the frontier included.
-    possible: int
 
 
 def plan_next(state: RunState) -> Plan:

@@ -27,11 +27,10 @@ if TYPE_CHECKING:
         task_pb2,
         value_pb2,
     )
-    from stepgraph_server.core.actions.step import Done
     from stepgraph_server.core.decisions import OfferedTool
+    from stepgraph_server.core.done import Done
     from stepgraph_server.core.graph import CompiledGraph, CompiledNode
     from stepgraph_server.core.instants import Instant
-    from stepgraph_server.core.joins import Plan
     from stepgraph_server.core.policies import Limits, RetryPolicy
 
 #: The version of the rules by which new runs are walked. Old journals keep theirs.
@@ -246,6 +245,20 @@ class Tokens:
     def used(self) -> int:
         """What counts against a token limit."""
         return self.input + self.output
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """The next superstep."""
+
+    #: What runs, with what it is entered with, in node-id order.
+    frontier: tuple[tuple[CompiledNode, Carried], ...]
+    #: What has arrived at joins that go on waiting.
+    arrivals: dict[str, dict[str, Carried]]
+    #: Nodes that a terminal node beside them keeps from running, and joins that it leaves waiting.
+    displaced: tuple[CompiledNode, ...]
+    #: Bits of the nodes that can still be entered, those of the frontier included.
+    possible: int
 
 
 @dataclass(slots=True, kw_only=True)

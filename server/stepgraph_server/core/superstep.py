@@ -17,8 +17,7 @@ from stepgraph_server.core.state import Activation, Phase
 if TYPE_CHECKING:
     from stepgraph.v1 import failure_pb2
     from stepgraph_server.core.graph import CompiledNode
-    from stepgraph_server.core.joins import Plan
-    from stepgraph_server.core.state import Carried, RunState
+    from stepgraph_server.core.state import Carried, Plan, RunState
     from stepgraph_server.core.turn import Turn
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from stepgraph.v1 import failure_pb2, state_pb2, value_pb2
-    from stepgraph_server.core.actions.step import Done
+    from stepgraph_server.core.done import Done
     from stepgraph_server.core.expressions import Expression
     from stepgraph_server.core.graph import CompiledGraph
     from stepgraph_server.core.json_text import JsonValue

@@ -10,8 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from stepgraph_server.core.done import Done
+
 if TYPE_CHECKING:
-    from stepgraph.v1 import conversation_pb2, failure_pb2, state_pb2, task_pb2, value_pb2
+    from stepgraph.v1 import failure_pb2, task_pb2
     from stepgraph_server.core.inputs import World
     from stepgraph_server.core.state import Activation, RunState, ToolSet
     from stepgraph_server.core.view import View
@@ -61,24 +63,6 @@ class Await:
     effects: tuple[Effect | Answered, ...]
     #: How many at once; 0 means all.
     max_concurrency: int = 0
-
-
-@dataclass(slots=True, kw_only=True)
-class Done:
-    """End the node."""
-
-    #: The node's result; None hands last_result on untouched.
-    value: value_pb2.Value | None = None
-    messages: tuple[conversation_pb2.Message, ...] = ()
-    #: Variables to write, in order; None deletes.
-    writes: tuple[tuple[str, value_pb2.Value | None], ...] = ()
-    #: The decision to carry on, if `decides`; None clears it.
-    decision: state_pb2.GraphDecision | None = None
-    decides: bool = False
-    #: The paradigm to carry on; None leaves it.
-    paradigm: str | None = None
-    #: The error to carry on; None clears it if the node works, and leaves it else.
-    error: failure_pb2.Failure | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
