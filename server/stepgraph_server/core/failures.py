@@ -30,7 +30,6 @@ CODES: Final[dict[str, tuple[pb.FailureCategory.ValueType, bool]]] = {
     "DEAD_END": (BUSINESS, False),
     "EXECUTOR_CANCELLED": (TECHNICAL, True),
     "EXPRESSION_FAILED": (BUSINESS, False),
-    "GOTO_CONFLICT": (BUSINESS, False),
     "IDLE_LIMIT": (TIME_LIMIT, True),
     "MAX_ITERATIONS": (LIMIT, False),
     "NO_DECISION": (BUSINESS, False),
@@ -51,7 +50,6 @@ CODES: Final[dict[str, tuple[pb.FailureCategory.ValueType, bool]]] = {
     "TOKEN_BUDGET_SPENT": (LIMIT, False),
     "TOOL_CALL_AMBIGUOUS": (BUSINESS, False),
     "TOOL_ERROR": (BUSINESS, False),
-    "TOOL_NOT_OFFERED": (BUSINESS, False),
     "TOTAL_LIMIT": (TIME_LIMIT, False),
 }
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from stepgraph.v1 import failure_pb2
 from stepgraph_server.core.failures import CODES, MAX_CAUSES, MAX_MESSAGE_BYTES, cut, failure
 from stepgraph_server.core.names import is_failure_code
+
+_ROOT = Path(__file__).parents[4]
+_README = _ROOT / "protos" / "README.md"
+_SERVER = _ROOT / "server" / "stepgraph_server"
 
 
 def test_a_failure_has_the_category_of_its_code() -> None:
@@ -35,3 +42,29 @@ def test_long_messages_are_cut_with_a_mark_and_never_inside_a_character() -> Non
 
 def test_every_code_may_be_the_code_of_a_failure() -> None:
     assert all(is_failure_code(code) for code in CODES)
+
+
+def test_the_documented_codes_are_those_that_the_server_gives() -> None:
+    """The table in protos/README.md says of each code its category and whether it is tried again."""
+    rows = re.findall(
+        r"^\| `([A-Z_]+)` \| ([A-Z_]+) \| (yes|no) \|", _README.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    documented = {code: (category, retryable == "yes") for code, category, retryable in rows}
+    given = {
+        code: (
+            failure_pb2.FailureCategory.Name(category).removeprefix("FAILURE_CATEGORY_"),
+            retryable,
+        )
+        for code, (category, retryable) in CODES.items()
+    }
+    assert documented == given
+
+
+def test_every_code_is_given_somewhere() -> None:
+    """A code that nothing gives any more would be documented for nothing."""
+    sources = "\n".join(
+        path.read_text(encoding="utf-8")
+        for path in _SERVER.rglob("*.py")
+        if path.name != "failures.py"
+    )
+    assert not [code for code in CODES if f'"{code}"' not in sources]
