@@ -8,11 +8,11 @@ its session ends; that an attempt is over for its run does not free it.
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
 from typing import TYPE_CHECKING
 
 from stepgraph.v1 import event_pb2, executor_service_pb2
-from stepgraph_server.core.errors import Refused
+from stepgraph_server.core.errors import StepgraphError
 from stepgraph_server.core.inputs import (
     AttemptOver,
     AttemptRef,
@@ -27,6 +27,7 @@ from stepgraph_server.core.inputs import (
 )
 from stepgraph_server.core.state import TaskStatus
 from stepgraph_server.core.tasks import note_accepted, note_progress
+from stepgraph_server.engine.holdings import Attempt, Holdings
 from stepgraph_server.engine.live import Delivery
 from stepgraph_server.engine.task_frames import task_frame
 from stepgraph_server.engine.waiting import WaitingTasks
@@ -38,23 +39,16 @@ from stepgraph_server.storage.records import RunKey
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from stepgraph_server.core.inputs import Command, RunLimits
+    from stepgraph_server.core.inputs import Command, Placement, RunLimits
     from stepgraph_server.core.state import Task
     from stepgraph_server.engine.clock import Clock
-    from stepgraph_server.engine.live import LiveRun, Pending
+    from stepgraph_server.engine.live import LiveRun
     from stepgraph_server.engine.runner import Runner
+    from stepgraph_server.engine.waiting import Queue
     from stepgraph_server.engine.watch import WatchHub
     from stepgraph_server.executors.catalogue import Catalogue
     from stepgraph_server.executors.registry import Registry
     from stepgraph_server.executors.seats import Ack, LostInstance, Seat
-
-_log = logging.getLogger(__name__)
-
-Acks = list[tuple[str, int, executor_service_pb2.AckVerdict.ValueType]]
-#: An instance of an executor: its namespace and the digest of its token.
-InstanceKey = tuple[str, str]
-#: An attempt: its run, its task relative to that, its number.
-AttemptKey = tuple[RunKey, str, int]
 
 
 class Dispatcher:
@@ -78,10 +72,7 @@ class Dispatcher:
         self._jitter = jitter
         self._runner: Runner | None = None
         self._waiting = WaitingTasks()
-        #: Attempts that are assigned, by the instance that has them.
-        self._assigned: dict[InstanceKey, set[AttemptKey]] = {}
-        #: Slots that are taken at a seat: by full task id and attempt.
-        self._slots: dict[Seat, set[tuple[str, int]]] = {}
+        self.holdings = Holdings(registry)
         self._tasks_out: dict[Seat, list[bytes]] = {}
         self._acks_out: dict[Seat, list[Ack]] = {}
         self._dispatch_planned = False
@@ -110,33 +101,26 @@ class Dispatcher:
         """Return the world as a run sees it."""
         return RunWorld(
             key=key,
-            dispatcher=self,
+            places=self,
             catalogue=self._catalogue,
             limits=self._limits,
             jitter=self._jitter,
         )
 
-    def place(self, key: RunKey, task: Task) -> Seat | None:
+    def place(self, key: RunKey, task: Task) -> Placement | None:
         """Reserve a slot for the next attempt of a task; None if no executor has room, or others wait for it."""
-        namespace = key.namespace
-        if not self._handing_out and self._waiting.has(namespace, task.key, task.selector):
+        if not self._handing_out and self._waiting.has(key.namespace, task.key, task.selector):
             return None
-        seat = self._registry.reserve(namespace, task.key, task.selector)
-        if seat is not None:
-            slots = self._slots.get(seat)
-            if slots is None:
-                slots = self._slots[seat] = set()
-            slots.add((f"{key.run_id}/{task.id}", task.attempt + 1))
-        return seat
+        seat = self.holdings.reserve(key, task)
+        return None if seat is None else seat.placement
 
     def capable(self, key: RunKey, task: Task) -> int:
         """Count the executors that could take the task if they had room."""
         return self._registry.capable(key.namespace, task.key, task.selector)
 
-    def carry_out(self, pending: Pending) -> None:
+    def carry_out(self, run: LiveRun, commands: list[Command]) -> None:
         """Do what a durable append asks for."""
-        run = pending.run
-        for command in pending.commands:
+        for command in commands:
             self._carry_out(run, command)
 
     def _carry_out(self, run: LiveRun, command: Command) -> None:
@@ -152,36 +136,45 @@ class Dispatcher:
             case StopAttempt():
                 self._stop(run, command)
             case Yield():
-                loop = asyncio.get_running_loop()
-                loop.call_soon(self.runner.deliver, run.key, Delivery(happened=GoOn()))
+                asyncio.get_running_loop().call_soon(self._go_on, run)
+
+    def _go_on(self, run: LiveRun) -> None:
+        # Meanwhile it may have ended; it must not be read again for that.
+        if self.runner.live(run.key) is run:
+            self.runner.deliver(run.key, Delivery(happened=GoOn()))
 
     def _send(self, run: LiveRun, command: Send) -> None:
         key, task = run.key, command.task
         seat = self._registry.find(key.namespace, command.executor_id, command.instance)
         state = run.state
-        current = state.tasks.get(task.id) if state is not None else None
+        full_id = f"{key.run_id}/{task.id}"
         if (
-            current is not task
+            state is None
+            or state.tasks.get(task.id) is not task
             or task.attempt != command.attempt
             or task.status is not TaskStatus.ASSIGNED
         ):
             # It ended while its assignment was being written; the executor never sees it.
             if seat is not None:
-                self._free(seat, f"{key.run_id}/{task.id}", command.attempt)
+                self.holdings.free(seat, full_id, command.attempt)
             return
-        instance = (key.namespace, command.instance)
-        self._assigned.setdefault(instance, set()).add((key, task.id, command.attempt))
-        if seat is None:
-            # Its stream is lost. Should the executor come back, it does not list the attempt, and loses it then.
+        attempt = Attempt(key, task.id, command.attempt)
+        if seat is None or not self.holdings.has_slot(seat, full_id, command.attempt):
+            # The session that room was found in is over. Should the executor be back already, it was asked what it has
+            # before this was durable, and another instance would never hear of it: so nobody else will say it is lost.
+            message = f"the session of executor {command.executor_id} ended before it was sent"
+            asyncio.get_running_loop().call_soon(
+                self._lose, [attempt], event_pb2.TASK_LOSS_REASON_FORGOTTEN, message
+            )
             return
-        assert state is not None
-        self._tasks_out.setdefault(seat, []).append(task_frame(state, task))
+        frame = task_frame(state, task)
+        self.holdings.assigned(key.namespace, task, attempt)
+        self._tasks_out.setdefault(seat, []).append(frame)
 
     def _attempt_over(self, run: LiveRun, command: AttemptOver) -> None:
         key = run.key
-        known = self._assigned.get((key.namespace, command.instance))
-        if known is not None:
-            known.discard((key, command.task_id, command.attempt))
+        attempt = Attempt(key, command.task_id, command.attempt)
+        self.holdings.over(key.namespace, command.instance, attempt)
         self._hub.task_ended(key, command.task_id, command.attempt, discarded=command.discarded)
 
     def _stop(self, run: LiveRun, command: StopAttempt) -> None:
@@ -192,20 +185,23 @@ class Dispatcher:
             ref = executor_service_pb2.AttemptRef(task_id=full_id, attempt=command.attempt)
             seat.outlet.send_cancels([ref], command.reason, self._limits.cancel_grace)
 
-    def undo(self, pending: Pending) -> None:
+    def undo(self, key: RunKey, commands: list[Command]) -> None:
         """Free the slots that were reserved for an append that failed."""
-        key = pending.run.key
-        for command in pending.commands:
+        for command in commands:
             if isinstance(command, Send):
                 seat = self._registry.find(key.namespace, command.executor_id, command.instance)
                 if seat is not None:
-                    self._free(seat, f"{key.run_id}/{command.task.id}", command.attempt)
+                    full_id = f"{key.run_id}/{command.task.id}"
+                    self.holdings.free(seat, full_id, command.attempt)
 
-    def _free(self, seat: Seat, full_id: str, attempt: int) -> None:
-        slots = self._slots.get(seat)
-        if slots is not None and (full_id, attempt) in slots:
-            slots.discard((full_id, attempt))
-            self._registry.release(seat)
+    def over(self, key: RunKey) -> None:
+        """Forget what waits for a run that is final."""
+        self._waiting.forget(key)
+
+    def abandon(self, key: RunKey) -> None:
+        """Forget everything about a run; what executors are doing for it keeps its slots until they report it."""
+        self._waiting.forget(key)
+        self.holdings.forget_run(key)
 
     def acknowledge(self, delivery: Delivery, acks: Iterable[Ack]) -> None:
         """Tell the executor that reported results what became of them."""
@@ -233,31 +229,41 @@ class Dispatcher:
 
     def recovered(self, run: LiveRun) -> None:
         """Take up what is outstanding of a run that was folded from its journal."""
-        state = run.state
+        state, key = run.state, run.key
         assert state is not None
-        key, now = run.key, self._clock.now()
+        # Those that waited before an append failed are among those that wait now.
+        self._waiting.forget(key)
         unsent: list[AttemptRef] = []
         for task in state.tasks.values():
             if task.status is TaskStatus.ASSIGNED:
                 # Who has it either lists it when it connects or has lost it: no accept limit is needed for that.
                 task.accepted = True
-                attempt = (key, task.id, task.attempt)
-                known = self._assigned.setdefault((key.namespace, task.instance), set())
-                seat = self._registry.find(key.namespace, task.executor_id, task.instance)
-                if seat is None:
-                    known.add(attempt)
-                    self._registry.expect(key.namespace, task.executor_id, task.instance, now)
-                elif (f"{key.run_id}/{task.id}", task.attempt) in self._slots.get(seat, ()):
-                    known.add(attempt)
-                elif attempt not in known:
-                    # It was assigned, but its frame never left.
+                if self._is_held(key, task):
+                    attempt = Attempt(key, task.id, task.attempt)
+                    self.holdings.assigned(key.namespace, task, attempt)
+                else:
                     unsent.append(AttemptRef(task_id=task.id, attempt=task.attempt))
-            elif task.status is TaskStatus.QUEUED:
+            elif task.status is TaskStatus.QUEUED and not task.held:
+                task.waits = True
                 self._waiting.add(key, task)
         if unsent:
             lost = AttemptsLost(attempts=tuple(unsent), reason=event_pb2.TASK_LOSS_REASON_FORGOTTEN)
-            run.inbox.appendleft(Delivery(happened=lost))
+            run.inbox.appendleft(Delivery(happened=lost, keep=True))
         self._plan_dispatch()
+
+    def _is_held(self, key: RunKey, task: Task) -> bool:
+        """Whether an executor has an attempt that is assigned to it, or may still say so."""
+        seat = self._registry.find(key.namespace, task.executor_id, task.instance)
+        if seat is None:
+            now = self._clock.now()
+            return self._registry.expect(key.namespace, task.executor_id, task.instance, now)
+        if not seat.is_open:
+            # It has said what it has, and is answered once the runs of all that are known.
+            return True
+        # Otherwise its frame never left; but one that was reported has given its slot back.
+        return self.holdings.has_slot(
+            seat, f"{key.run_id}/{task.id}", task.attempt
+        ) or self.holdings.has(seat, Attempt(key, task.id, task.attempt))
 
     # What executors say: the port `Work`
 
@@ -268,53 +274,51 @@ class Dispatcher:
         unacknowledged: Sequence[executor_service_pb2.AttemptRef],
     ) -> Wanted:
         """Say what is still wanted of an executor that has connected."""
-        instance = (seat.namespace, seat.instance)
-        wanted = [ref for ref in held if await self._is_wanted(seat, ref)]
-        results = [ref for ref in unacknowledged if await self._is_wanted(seat, ref)]
-        for old in [
-            other
-            for other in self._slots
-            if other.placement == seat.placement and other is not seat
-        ]:
-            del self._slots[old]
-        self._slots[seat] = {(ref.task_id, ref.attempt) for ref in wanted}
-        listed = {(*split_task_id(ref.task_id), ref.attempt) for ref in (*wanted, *results)}
-        missing = [
-            attempt
-            for attempt in self._assigned.get(instance, set())
-            if (attempt[0].run_id, attempt[1], attempt[2]) not in listed
-        ]
+        for run_id in {split_task_id(ref.task_id)[0]: None for ref in (*held, *unacknowledged)}:
+            # Taking up the run tells who has its attempts. One that can't be taken up wants nothing.
+            with contextlib.suppress(StepgraphError):
+                await self.runner.settled(RunKey(seat.namespace, run_id))
+        if self._registry.find(seat.namespace, seat.executor_id, seat.instance) is not seat:
+            # It has gone meanwhile, or has come again: the newer session has the slots.
+            return Wanted()
+        # From here on nothing else happens, so the answer fits what it leaves behind.
+        listed: set[Attempt] = set()
+        wanted = [ref for ref in held if self._is_wanted(seat, ref, listed)]
+        results = [ref for ref in unacknowledged if self._is_wanted(seat, ref, listed)]
+        self.holdings.seated(seat, ((ref.task_id, ref.attempt) for ref in wanted))
         self._lose(
-            missing,
+            [attempt for attempt in self.holdings.of_seat(seat) if attempt not in listed],
             event_pb2.TASK_LOSS_REASON_FORGOTTEN,
             f"executor {seat.executor_id} came back without it",
         )
+        self._stop_again(seat, wanted)
         return Wanted(attempts=wanted, results=results)
 
-    async def _is_wanted(self, seat: Seat, ref: executor_service_pb2.AttemptRef) -> bool:
-        run_id, task_id = split_task_id(ref.task_id)
-        try:
-            run = await self.runner.settled(RunKey(seat.namespace, run_id))
-        except Refused:
+    def _is_wanted(
+        self, seat: Seat, ref: executor_service_pb2.AttemptRef, listed: set[Attempt]
+    ) -> bool:
+        """Whether the instance has this attempt; what it lists again counts once."""
+        attempt = _attempt_of(seat, ref)
+        if attempt in listed or not self.holdings.has(seat, attempt):
             return False
-        task = run.state.tasks.get(task_id) if run.state is not None else None
-        return (
-            task is not None
-            and task.status is TaskStatus.ASSIGNED
-            and task.attempt == ref.attempt
-            and task.instance == seat.instance
-        )
+        listed.add(attempt)
+        return True
+
+    def _stop_again(self, seat: Seat, wanted: Iterable[executor_service_pb2.AttemptRef]) -> None:
+        """Repeat what may have been lost with the last stream: that attempts are to be stopped."""
+        for ref in wanted:
+            run = self.runner.live(_attempt_of(seat, ref).key)
+            stopping = run.state.stopping if run is not None and run.state is not None else None
+            if stopping is not None:
+                seat.outlet.send_cancels([ref], stopping.failure.message, self._limits.cancel_grace)
 
     def lost(self, lost: LostInstance) -> None:
         """All attempts of an instance are lost."""
-        attempts = self._assigned.pop((lost.namespace, lost.instance), set())
-        for seat in [seat for seat in self._slots if seat.instance == lost.instance]:
-            del self._slots[seat]
-        self._lose(attempts, lost.reason, lost.message)
+        self._lose(self.holdings.lose(lost), lost.reason, lost.message)
 
     def _lose(
         self,
-        attempts: Iterable[AttemptKey],
+        attempts: Iterable[Attempt],
         reason: event_pb2.TaskLossReason.ValueType,
         message: str,
     ) -> None:
@@ -328,10 +332,12 @@ class Dispatcher:
     def accepted(self, seat: Seat, attempts: Sequence[executor_service_pb2.AttemptRef]) -> None:
         """Attempts have arrived."""
         for ref in attempts:
-            run_id, task_id = split_task_id(ref.task_id)
-            run = self.runner.live(RunKey(seat.namespace, run_id))
-            if run is not None and run.state is not None:
-                note_accepted(run.state, AttemptRef(task_id=task_id, attempt=ref.attempt))
+            attempt = _attempt_of(seat, ref)
+            run = self.runner.live(attempt.key)
+            if run is not None and run.state is not None and self.holdings.has(seat, attempt):
+                note_accepted(
+                    run.state, AttemptRef(task_id=attempt.task_id, attempt=attempt.number)
+                )
 
     def outcomes(self, seat: Seat, outcomes: Sequence[executor_service_pb2.AttemptOutcome]) -> None:
         """Attempts have ended: one decision for each run that the frame concerns."""
@@ -339,7 +345,8 @@ class Dispatcher:
         for outcome in outcomes:
             run_id, task_id = split_task_id(outcome.task_id)
             by_run.setdefault(run_id, []).append((task_id, outcome))
-            self._free(seat, outcome.task_id, outcome.attempt)
+            self.holdings.free(seat, outcome.task_id, outcome.attempt)
+        self._serve_waiting()
         for run_id, items in by_run.items():
             happened = Outcomes(instance=seat.instance, outcomes=tuple(items), source=seat)
             self.runner.deliver(
@@ -353,34 +360,37 @@ class Dispatcher:
             run_id, task_id = split_task_id(item.task_id)
             key = RunKey(seat.namespace, run_id)
             run = self.runner.live(key)
-            if run is None or run.state is None:
-                continue
             if (
-                note_progress(run.state, AttemptRef(task_id=task_id, attempt=item.attempt), now)
-                and item.progress
+                run is not None
+                and run.state is not None
+                and self.holdings.has(seat, Attempt(key, task_id, item.attempt))
+                and note_progress(run.state, AttemptRef(task_id=task_id, attempt=item.attempt), now)
             ):
-                shown = [
-                    event_pb2.TransientEvent(
-                        task_id=task_id, attempt=item.attempt, progress=progress
-                    )
-                    for progress in item.progress
-                ]
-                self._hub.publish_transient(
-                    key, [(task_id, item.attempt, event.SerializeToString()) for event in shown]
-                )
+                self._show(key, task_id, item)
+
+    def _show(self, key: RunKey, task_id: str, item: executor_service_pb2.AttemptProgress) -> None:
+        shown = [
+            event_pb2.TransientEvent(task_id=task_id, attempt=item.attempt, progress=progress)
+            for progress in item.progress
+        ]
+        if shown:
+            self._hub.publish_transient(
+                key, [(task_id, item.attempt, event.SerializeToString()) for event in shown]
+            )
 
     def rejected(
         self, seat: Seat, attempt: executor_service_pb2.AttemptRef, reason: str, message: str
     ) -> None:
         """An executor does not take an attempt."""
-        self._free(seat, attempt.task_id, attempt.attempt)
-        run_id, task_id = split_task_id(attempt.task_id)
-        happened = AttemptsLost(
-            attempts=(AttemptRef(task_id=task_id, attempt=attempt.attempt),),
-            reason=event_pb2.TASK_LOSS_REASON_REJECTED,
-            message=f"executor {seat.executor_id} rejected it: {reason} {message}",
-        )
-        self.runner.deliver(RunKey(seat.namespace, run_id), Delivery(happened=happened, keep=True))
+        self.holdings.free(seat, attempt.task_id, attempt.attempt)
+        self._serve_waiting()
+        rejected = _attempt_of(seat, attempt)
+        if self.holdings.has(seat, rejected):
+            self._lose(
+                [rejected],
+                event_pb2.TASK_LOSS_REASON_REJECTED,
+                f"executor {seat.executor_id} rejected it: {reason} {message}",
+            )
 
     # Room
 
@@ -394,20 +404,44 @@ class Dispatcher:
             self._dispatch_planned = True
             asyncio.get_running_loop().call_soon(self._dispatch)
 
+    def _serve_waiting(self) -> None:
+        """Give the room that was made to those that wait, before the runs that made it can take it again."""
+        if self._dispatch_planned:
+            self._dispatch()
+
     def _dispatch(self) -> None:
         """Hand out what waits, as far as there is room: runs take turns, each gives its oldest task first."""
+        if not self._dispatch_planned:
+            return  # it was done earlier than it was planned
         self._dispatch_planned = False
-        ready: dict[RunKey, list[str]] = {}
-        for queue in self._waiting.queues():
-            room = self._registry.room(queue.namespace, queue.requirement, queue.selector)
-            for key, task_id in queue.take(room):
-                ready.setdefault(key, []).append(task_id)
         self._handing_out = True
         try:
-            for key, task_ids in ready.items():
-                self.runner.deliver(key, Delivery(happened=RoomFound(task_ids=tuple(task_ids))))
+            for queue in self._waiting.queues():
+                self._hand_out(queue)
         finally:
             self._handing_out = False
+
+    def _hand_out(self, queue: Queue) -> None:
+        room = self._registry.room(queue.namespace, queue.requirement, queue.selector)
+        ready: dict[RunKey, list[str]] = {}
+        for key, task_id in queue.take(room, self._still_waits):
+            ready.setdefault(key, []).append(task_id)
+        if ready:
+            self._waiting.served(queue)
+        for key, task_ids in ready.items():
+            self.runner.deliver(key, Delivery(happened=RoomFound(task_ids=tuple(task_ids))))
+
+    def _still_waits(self, key: RunKey, task_id: str) -> bool:
+        run = self.runner.live(key)
+        if run is None or run.state is None or run.failure is not None:
+            return False  # it has ended, or says again what waits when it has been folded
+        task = run.state.tasks.get(task_id)
+        return task is not None and task.waits
+
+
+def _attempt_of(seat: Seat, ref: executor_service_pb2.AttemptRef) -> Attempt:
+    run_id, task_id = split_task_id(ref.task_id)
+    return Attempt(RunKey(seat.namespace, run_id), task_id, ref.attempt)
 
 
 class Counts:

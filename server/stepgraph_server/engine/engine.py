@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from stepgraph.v1 import event_pb2, graph_pb2, interrupt_pb2, run_pb2, run_service_pb2
 from stepgraph_server.core import canonical
-from stepgraph_server.core.errors import Refused
+from stepgraph_server.core.errors import Refused, StepgraphError
 from stepgraph_server.core.inputs import Answer, Cancel, GoOn, Start
 from stepgraph_server.core.instants import SECOND, after, from_duration, to_timestamp
 from stepgraph_server.core.interrupts import current
 from stepgraph_server.core.run import new_state
-from stepgraph_server.core.state import RULES_VERSION
+from stepgraph_server.core.state import RULES_VERSION, TaskStatus
 from stepgraph_server.engine.callers import RequestKey
 from stepgraph_server.engine.encoding import progress_of
 from stepgraph_server.engine.live import Delivery, FutureReply, LiveRun
@@ -54,6 +54,8 @@ _T = TypeVar("_T", bound="Message")
 
 #: How often executors whose grace is over are looked for; it adds at most this to the grace.
 EXPIRY_PERIOD_S: Final = 0.25
+#: How often a run is tried to be created when its id is in use by what turns out not to exist.
+MAX_CREATION_TRIES: Final = 3
 #: Rows that recovery reads at once.
 RECOVERY_PAGE: Final = 1_000
 
@@ -92,39 +94,66 @@ class Engine:
             return before
         self._refuse_if_overloaded()
         version, graph = await self._graph(namespace, request.graph)
-        now = self._clock.now()
         run_id = request.run_id or self._make_run_id()
-        run_key = RunKey(namespace, run_id)
+        now = self._clock.now()
         started = run_started(request, run_id, version, graph, caller, now)
+        for _ in range(MAX_CREATION_TRIES):
+            try:
+                return await self._create(RunKey(namespace, run_id), started, graph, key, now)
+            except RunExists:
+                exists = await self._exists(RunKey(namespace, run_id))
+                # The same request may have been on its way twice; then both get the run that it made.
+                again = await self._earlier(namespace, key, run_pb2.Run)
+                if again is not None:
+                    return again
+                if exists:
+                    break
+        message = (
+            f"there is a run {run_id!r} in namespace {namespace!r}; choose another id, or none"
+        )
+        raise Refused("RUN_EXISTS", message, metadata={"run_id": run_id})
+
+    async def _create(  # all that a run begins with
+        self,
+        run_key: RunKey,
+        started: event_pb2.RunStarted,
+        graph: CompiledGraph,
+        request: RequestKey | None,
+        now: Instant,
+    ) -> run_pb2.Run:
         creation = RunCreation(
-            graph_digest=version.digest,
-            graph_name=version.name,
-            graph_version=version.version,
-            labels=dict(request.labels),
+            graph_digest=started.graph.digest,
+            graph_name=started.graph.name,
+            graph_version=started.graph.version,
+            labels=dict(started.labels),
             create_time=now,
-            root_run_id=run_id,
+            root_run_id=started.root_run_id,
         )
         waiter: asyncio.Future[run_pb2.Run] = asyncio.get_running_loop().create_future()
+        reply = FutureReply(waiter, lambda run: run_message(run, creation))
         delivery = Delivery(
             happened=Start(started=started),
-            reply=FutureReply(waiter, lambda run: run_message(run, creation)),
+            reply=reply,
             creation=creation,
-            record=self._recorder(key, lambda run: run_message(run, creation)),
+            record=self._recorder(request, reply),
         )
-        self._runner.create(run_key, new_state(run_id, graph, now), delivery)
+        self._runner.create(run_key, new_state(run_key.run_id, graph, now), delivery)
         try:
             return await waiter
-        except RunExists as error:
-            # The same request may have been on its way twice; then both get the run that it made.
-            again = await self._earlier(namespace, key, run_pb2.Run)
-            if again is not None:
-                return again
-            message = (
-                f"there is a run {run_id!r} in namespace {namespace!r}; choose another id, or none"
-            )
-            raise Refused("RUN_EXISTS", message, metadata={"run_id": run_id}) from error
+        except RunExists:
+            raise
         except StorageError as error:
-            return _translate(error, key, run_pb2.Run)
+            return _translate(error, request, run_pb2.Run)
+
+    async def _exists(self, key: RunKey) -> bool:
+        """Whether there is a run, once whatever is under way with that id has been reported."""
+        try:
+            await self._runner.settled(key)
+        except Refused:
+            return False
+        except StepgraphError:
+            return True
+        return True
 
     async def cancel_run(
         self, namespace: str, run_id: str, reason: str, request: RequestKey | None
@@ -134,10 +163,7 @@ class Engine:
         if before is not None:
             return before
         key = RunKey(namespace, run_id)
-        record = await self._store.runs.get(key)
-        if record is None:
-            raise _not_found(key)
-        creation = record.creation
+        creation = (await self._runner.folder.record(key)).creation
         happened = Cancel(reason=reason)
         return await self._ask(
             key, happened, request, lambda run: run_message(run, creation), run_pb2.Run
@@ -180,16 +206,19 @@ class Engine:
         state = run.state
         task = state.tasks.get(local_id) if state is not None else None
         instance = hashlib.sha256(instance_token).hexdigest()
-        if state is None or task is None or task.attempt != attempt or task.instance != instance:
+        if (
+            state is None
+            or task is None
+            or (task.status, task.attempt, task.instance)
+            != (TaskStatus.ASSIGNED, attempt, instance)
+        ):
             raise _no_attempt(task_id, attempt)
         return task_input(state, task)
 
     async def run_state(self, namespace: str, run_id: str, sequence: int) -> FoldedState:
         """Return the state of a run after an event; 0 means its last one."""
         key = RunKey(namespace, run_id)
-        record = await self._store.runs.get(key)
-        if record is None:
-            raise _not_found(key)
+        record = await self._runner.folder.record(key)
         head = record.progress.last_sequence
         if sequence > head:
             message = (
@@ -201,9 +230,7 @@ class Engine:
                 "last_sequence": str(head),
             }
             raise Refused("SEQUENCE_OUT_OF_RANGE", message, metadata=metadata)
-        graph = await self._graphs.by_digest(namespace, record.creation.graph_digest)
-        empty = new_state(run_id, graph, record.creation.create_time)
-        return FoldedState(await self._runner.fold_until(key, empty, sequence or head))
+        return FoldedState(await self._runner.folder.fold_until(key, record, sequence or head))
 
     # Inside
 
@@ -216,11 +243,8 @@ class Engine:
         kind: type[_T],
     ) -> _T:
         waiter: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        delivery = Delivery(
-            happened=happened,
-            reply=FutureReply(waiter, respond),
-            record=self._recorder(request, respond),
-        )
+        reply = FutureReply(waiter, respond)
+        delivery = Delivery(happened=happened, reply=reply, record=self._recorder(request, reply))
         self._runner.deliver(key, delivery)
         try:
             response = await waiter
@@ -229,15 +253,19 @@ class Engine:
         if request is not None and delivery.unrecorded:
             # It changed nothing, so there was no append to store the request with.
             record = _record(request, response, self._clock.now())
-            await self._store.requests.put(key.namespace, record)
+            try:
+                first = await self._store.requests.put(key.namespace, record)
+            except StorageError as error:
+                return _translate(error, request, kind)
+            return _first_response(first, request, kind)
         return response
 
     def _recorder(
-        self, request: RequestKey | None, respond: Callable[[LiveRun], Message]
-    ) -> Callable[[LiveRun], RequestRecord] | None:
+        self, request: RequestKey | None, reply: FutureReply[_T]
+    ) -> Callable[[], RequestRecord] | None:
         if request is None:
             return None
-        return lambda run: _record(request, respond(run), self._clock.now())
+        return lambda: _record(request, reply.made, self._clock.now())
 
     async def _earlier(
         self, namespace: str, request: RequestKey | None, kind: type[_T]
@@ -402,8 +430,3 @@ def _no_attempt(task_id: str, attempt: int) -> Refused:
     return Refused(
         "TASK_NOT_FOUND", message, metadata={"task_id": task_id, "attempt": str(attempt)}
     )
-
-
-def _not_found(key: RunKey) -> Refused:
-    message = f"there is no run {key.run_id!r} in namespace {key.namespace!r}"
-    return Refused("RUN_NOT_FOUND", message, metadata={"run_id": key.run_id})

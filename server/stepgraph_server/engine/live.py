@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from stepgraph.v1 import executor_service_pb2
-    from stepgraph_server.core.inputs import Command, Input
-    from stepgraph_server.core.instants import Instant
+    from stepgraph_server.core.errors import Refused
+    from stepgraph_server.core.inputs import Decision, Input, World
     from stepgraph_server.core.state import RunState
+    from stepgraph_server.storage.errors import StorageError
     from stepgraph_server.storage.records import RequestRecord, RunCreation, RunKey
 
 
@@ -25,10 +25,14 @@ T = TypeVar("T")
 
 
 class Reply(Protocol):
-    """Whoever waits for what becomes of an input. Exactly one of the two is called, once, when it is durable."""
+    """Whoever waits for what becomes of an input. `done` or `failed` is called once."""
 
-    def done(self, run: LiveRun) -> None:
-        """It was decided, and what was decided is durable."""
+    def decided(self, run: LiveRun) -> None:
+        """It was decided just now: make what `done` gives, because the run may be further by then. Say nothing yet."""
+        ...
+
+    def done(self) -> None:
+        """What was decided is durable."""
         ...
 
     def failed(self, error: Exception) -> None:
@@ -39,16 +43,27 @@ class Reply(Protocol):
 class FutureReply(Generic[T]):
     """A reply that a coroutine waits for. Whoever waits may go away; what was decided stands."""
 
-    __slots__ = ("_make", "_waiter")
+    __slots__ = ("_made", "_make", "_waiter")
 
     def __init__(self, waiter: asyncio.Future[T], make: Callable[[LiveRun], T]) -> None:
         self._waiter = waiter
         self._make = make
+        self._made: T | None = None
 
-    def done(self, run: LiveRun) -> None:
+    @property
+    def made(self) -> T:
+        """What was made when it was decided."""
+        assert self._made is not None, "it is not decided yet"
+        return self._made
+
+    def decided(self, run: LiveRun) -> None:
+        """Make what the waiter will get."""
+        self._made = self._make(run)
+
+    def done(self) -> None:
         """Give the waiter what was made of the run."""
         if not self._waiter.done():
-            self._waiter.set_result(self._make(run))
+            self._waiter.set_result(self.made)
 
     def failed(self, error: Exception) -> None:
         """Give the waiter the error."""
@@ -63,12 +78,14 @@ class Delivery:
     happened: Input
     reply: Reply | None = None
     #: Makes the record of the request that is stored with the append; called after the decision.
-    record: Callable[[LiveRun], RequestRecord] | None = None
+    record: Callable[[], RequestRecord] | None = None
     creation: RunCreation | None = None
     #: Transient: it changed nothing, so its request was not stored.
     unrecorded: bool = False
     #: It must not get lost if the journal fails for a while: nobody would say it again.
     keep: bool = False
+    #: Transient: what it was refused with, until that may be said.
+    refusal: Refused | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,14 +94,11 @@ class Pending:
 
     run: LiveRun
     delivery: Delivery
-    commands: list[Command]
-    acks: list[tuple[str, int, executor_service_pb2.AckVerdict.ValueType]]
+    decision: Decision
     #: The run is final after it.
     final: bool
-    #: Deliveries that changed nothing, but whose answers stand on this append.
-    after: list[
-        tuple[Delivery, list[tuple[str, int, executor_service_pb2.AckVerdict.ValueType]]]
-    ] = field(default_factory=list)
+    #: Deliveries that changed nothing, but whose answers stand on this append. None has sent anything.
+    after: list[tuple[Delivery, Decision]] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -95,8 +109,10 @@ class LiveRun:
     state: RunState | None = None
     inbox: deque[Delivery] = field(default_factory=deque)
     pending: deque[Pending] = field(default_factory=deque)
-    #: When the timers look at it next; None if they don't.
-    armed: Instant | None = None
-    #: The state is worthless: an append failed, and the run is folded again once all pending ones have been reported.
-    broken: bool = False
-    world: object = None
+    #: Why the state is worthless: an append failed. The run is folded again once all pending ones have been reported.
+    failure: StorageError | None = None
+    #: Appends that have failed since the last one that did not.
+    failures: int = 0
+    #: It is quarantined: nothing acts on it any more.
+    abandoned: bool = False
+    world: World | None = None

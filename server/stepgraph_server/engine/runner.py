@@ -17,15 +17,17 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
-from stepgraph.v1 import event_pb2, run_pb2
-from stepgraph_server.core.errors import GraphInvalid, Quarantined, Refused
-from stepgraph_server.core.inputs import GoOn, Look, Outcomes, TimePassed
+from stepgraph.v1 import run_pb2
+from stepgraph_server.core.errors import Quarantined, Refused, StepgraphError
+from stepgraph_server.core.inputs import Decision, GoOn, Look, Outcomes, TimePassed
 from stepgraph_server.core.outcomes import STALE
-from stepgraph_server.core.run import decide, evolve, new_state, next_due
+from stepgraph_server.core.run import decide, next_due
 from stepgraph_server.engine.encoding import encode_append
+from stepgraph_server.engine.folding import QUARANTINED_BEFORE, Folder
 from stepgraph_server.engine.live import Delivery, FutureReply, LiveRun, Pending
 from stepgraph_server.engine.timers import Timers
 from stepgraph_server.storage.errors import (
+    AppendInvalid,
     JournalUnavailable,
     RequestIdReused,
     RunExists,
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
     from stepgraph.v1 import executor_service_pb2
-    from stepgraph_server.core.inputs import Decision, World
+    from stepgraph_server.core.inputs import Command, World
     from stepgraph_server.core.state import RunState
     from stepgraph_server.engine.clock import Clock
     from stepgraph_server.engine.graph_cache import GraphCache
@@ -45,11 +47,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: How much of a journal is read at once when a run is loaded; between two reads other runs have their turn.
-READ_BYTES: Final = 1024 * 1024
-#: Delays before a journal that could not be read or written is tried again.
+#: Delays before a journal that could not be read or written is tried again; each is twice the one before.
 FIRST_RELOAD_DELAY_S: Final = 0.05
 MAX_RELOAD_DELAY_S: Final = 5.0
+#: Doubling goes no further than this, far beyond the longest delay.
+_MAX_DOUBLINGS: Final = 10
 
 
 class Acts(Protocol):
@@ -59,7 +61,7 @@ class Acts(Protocol):
         """Return the world as a run sees it."""
         ...
 
-    def carry_out(self, pending: Pending) -> None:
+    def carry_out(self, run: LiveRun, commands: list[Command]) -> None:
         """Do what a durable append asks for. May be held back until `flush`."""
         ...
 
@@ -75,12 +77,20 @@ class Acts(Protocol):
         """Send everything that was held back."""
         ...
 
-    def undo(self, pending: Pending) -> None:
+    def undo(self, key: RunKey, commands: list[Command]) -> None:
         """Take back what was reserved for an append that failed."""
         ...
 
     def recovered(self, run: LiveRun) -> None:
         """Take up the outstanding tasks of a run that was folded from its journal."""
+        ...
+
+    def over(self, key: RunKey) -> None:
+        """Forget what waits for a run that is final."""
+        ...
+
+    def abandon(self, key: RunKey) -> None:
+        """Forget everything about a run that nothing acts on any more, whatever was under way with it."""
         ...
 
 
@@ -115,12 +125,14 @@ class Runner:
         spawn: Callable[[Coroutine[None, None, None]], None],
     ) -> None:
         self._store = store
-        self._graphs = graphs
+        self.folder = Folder(store, graphs)
         self._clock = clock
         self._acts = acts
         self._publisher = publisher
         self._spawn = spawn
         self._live: dict[RunKey, LiveRun] = {}
+        #: Runs whose quarantine is not durable yet.
+        self._condemned: set[RunKey] = set()
         self.timers = Timers(clock, lambda key: self.deliver(key, Delivery(happened=TimePassed())))
         self.closing = False
 
@@ -133,13 +145,24 @@ class Runner:
         """Return a run that is in memory."""
         return self._live.get(key)
 
+    def close(self) -> None:
+        """Begin nothing any more, and turn away whoever waits for a run that is not there.
+
+        Call it while the tasks of `spawn` still have their owner, and before the store is closed: what was decided is
+        still written, reported and acted on.
+        """
+        self.closing = True
+        self.timers.close()
+        for run in self._live.values():
+            self._turn_away(run, self._closed())
+
     # Inputs
 
     def create(self, key: RunKey, state: RunState, delivery: Delivery) -> None:
-        """Begin a run that does not exist yet."""
-        if key in self._live:
+        """Begin a run that does not exist yet. Fails with RunExists while one with its key is in memory, stored or not."""
+        if key in self._live or self.closing:
             if delivery.reply is not None:
-                delivery.reply.failed(RunExists(key))
+                delivery.reply.failed(self._closed() if self.closing else RunExists(key))
             return
         run = LiveRun(key=key, state=state)
         self._live[key] = run
@@ -149,10 +172,14 @@ class Runner:
         """Let something happen to a run; it is loaded if it is not in memory."""
         run = self._live.get(key)
         if run is None:
+            if self.closing:
+                if delivery.reply is not None:
+                    delivery.reply.failed(self._closed())
+                return
             run = LiveRun(key=key)
             self._live[key] = run
             self._spawn(self._load(run))
-        if run.state is None or run.broken:
+        if run.state is None or run.failure is not None:
             run.inbox.append(delivery)
         else:
             self._take(run, delivery)
@@ -160,7 +187,8 @@ class Runner:
     async def settled(self, key: RunKey) -> LiveRun:
         """Return a run once it is in memory and everything decided so far is durable. Raises Refused, Quarantined."""
         waiter: asyncio.Future[LiveRun] = asyncio.get_running_loop().create_future()
-        self.deliver(key, Delivery(happened=Look(), reply=FutureReply(waiter, lambda run: run)))
+        reply = FutureReply(waiter, lambda run: run)
+        self.deliver(key, Delivery(happened=Look(), reply=reply, keep=True))
         return await waiter
 
     def _take(self, run: LiveRun, delivery: Delivery) -> None:
@@ -169,40 +197,31 @@ class Runner:
         if run.world is None:
             run.world = self._acts.world(run.key)
         try:
-            decision = decide(state, delivery.happened, run.world, self._clock.now())  # type: ignore[arg-type]  # live.py does not know World
-        except Refused as refusal:
+            decision = decide(state, delivery.happened, run.world, self._clock.now())
             if delivery.reply is not None:
-                # It may rest on events that are not durable yet; that is fine, for it says what is not done.
-                delivery.reply.failed(refusal)
-            return
+                delivery.reply.decided(run)
+            if decision.events:
+                self._submit(run, state, delivery, decision)
+        except Refused as refusal:
+            # It may rest on events that are not durable yet, and is said when they are.
+            delivery.refusal = refusal
+            decision = Decision(events=[], commands=[], acks=[])
         except Exception as error:  # noqa: BLE001  # a fault of the rules stops this run, and no other
-            self._quarantine(run, delivery, error)
+            self._fail(delivery, self._quarantine(run, error))
             return
-        self._arm(run)
-        if decision.events:
-            self._submit(run, delivery, decision)
-        else:
-            self._stand_on_last(run, delivery, decision)
-
-    def _arm(self, run: LiveRun) -> None:
-        assert run.state is not None
-        due = next_due(run.state)
+        due = next_due(state)
         if due is not None:
             self.timers.arm(run.key, due)
+        if not decision.events:
+            self._stand_on_last(run, delivery, decision)
 
-    def _submit(self, run: LiveRun, delivery: Delivery, decision: Decision) -> None:
-        state = run.state
-        assert state is not None
+    def _submit(
+        self, run: LiveRun, state: RunState, delivery: Delivery, decision: Decision
+    ) -> None:
         append = encode_append(run.key, state, decision.events)
         append.creation = delivery.creation
-        append.request = delivery.record(run) if delivery.record is not None else None
-        pending = Pending(
-            run=run,
-            delivery=delivery,
-            commands=decision.commands,
-            acks=decision.acks,
-            final=state.final,
-        )
+        append.request = delivery.record() if delivery.record is not None else None
+        pending = Pending(run=run, delivery=delivery, decision=decision, final=state.final)
         append.context = pending
         run.pending.append(pending)
         self._store.journal.submit(append)
@@ -211,22 +230,32 @@ class Runner:
         """Answer an input that changed nothing, once everything that it rests on is durable."""
         delivery.unrecorded = True
         if run.pending:
-            run.pending[-1].after.append((delivery, decision.acks))
+            run.pending[-1].after.append((delivery, decision))
             return
-        self._finish(run, delivery, decision.acks)
+        self._finish(run, delivery, decision)
         self._acts.flush()
         self._let_go(run)
 
-    def _finish(
-        self,
-        run: LiveRun,
-        delivery: Delivery,
-        acks: list[tuple[str, int, executor_service_pb2.AckVerdict.ValueType]],
-    ) -> None:
-        if acks:
-            self._acts.acknowledge(delivery, acks)
+    def _finish(self, run: LiveRun, delivery: Delivery, decision: Decision) -> None:
+        """Do what follows from an input, now that what was decided is durable."""
+        if decision.commands:
+            self._carry_out(run, decision.commands)
+        if decision.acks:
+            self._acts.acknowledge(delivery, decision.acks)
         if delivery.reply is not None:
-            delivery.reply.done(run)
+            if delivery.refusal is not None:
+                delivery.reply.failed(delivery.refusal)
+            else:
+                delivery.reply.done()
+
+    def _carry_out(self, run: LiveRun, commands: list[Command]) -> None:
+        if run.abandoned:
+            self._acts.undo(run.key, commands)
+            return
+        try:
+            self._acts.carry_out(run, commands)
+        except Exception as error:  # noqa: BLE001  # the other runs of the same commit must hear of theirs
+            self._quarantine(run, error)
 
     # Durable, or not
 
@@ -235,20 +264,19 @@ class Runner:
         for appended in group:
             pending = appended.append.context
             assert isinstance(pending, Pending)
-            run = pending.run
-            run.pending.popleft()
+            pending.run.pending.popleft()
             if appended.error is None:
-                self._on_durable(run, pending, appended)
+                self._on_durable(pending, appended)
             else:
-                self._on_failed(run, pending, appended.error)
+                self._on_failed(pending, appended)
         self._acts.flush()
 
-    def _on_durable(self, run: LiveRun, pending: Pending, appended: Appended) -> None:
-        append = appended.append
-        self._acts.carry_out(pending)
-        self._finish(run, pending.delivery, pending.acks)
-        for delivery, acks in pending.after:
-            self._finish(run, delivery, acks)
+    def _on_durable(self, pending: Pending, appended: Appended) -> None:
+        run, append = pending.run, appended.append
+        run.failures = 0
+        self._finish(run, pending.delivery, pending.decision)
+        for delivery, decision in pending.after:
+            self._finish(run, delivery, decision)
         self._publisher.publish(
             run.key,
             append.batch,
@@ -259,121 +287,132 @@ class Runner:
         )
         self._let_go(run)
 
-    def _on_failed(self, run: LiveRun, pending: Pending, error: StorageError) -> None:
-        self._acts.undo(pending)
-        run.broken = True
-        self._give_back(run, pending.delivery, error)
-        for delivery, _ in pending.after:
+    def _on_failed(self, pending: Pending, appended: Appended) -> None:
+        run, error = pending.run, appended.error
+        assert error is not None
+        self._acts.undo(run.key, pending.decision.commands)
+        for delivery in (pending.delivery, *(delivery for delivery, _ in pending.after)):
             self._give_back(run, delivery, error)
-        if run.pending:
-            return
-        # Everything that was decided on top has been reported; now the state can be made again.
-        _log.warning(
-            "an append failed; the run is read again",
-            extra={
-                "action": "append_failed",
-                "run_id": run.key.run_id,
-                "error": type(error).__name__,
-            },
-        )
-        run.state, run.broken = None, False
-        if isinstance(error, RunExists | RequestIdReused) and not run.inbox:
-            # It was never created by us.
-            self._live.pop(run.key, None)
-            return
-        self._spawn(self._load(run))
+        if run.failure is None:
+            # The first one says what is wrong; those after it were only built on it.
+            run.failure = error
+            run.failures += 1
+            run.state = None if appended.append.first_sequence == 1 else run.state
+        if not run.pending and not run.abandoned:
+            self._begin_again(run, run.failure)
 
     def _give_back(self, run: LiveRun, delivery: Delivery, error: StorageError) -> None:
-        if delivery.keep:
+        if run.abandoned:
+            self._fail(delivery, error)
+        elif delivery.keep:
+            delivery.refusal = None
             run.inbox.append(delivery)
         elif delivery.reply is not None:
             delivery.reply.failed(error)
 
+    def _begin_again(self, run: LiveRun, failure: StorageError) -> None:
+        """Make the state again: everything that was decided on top of what failed has been reported."""
+        was_created = run.state is not None
+        run.state = None
+        if self.closing or not (was_created or run.inbox):
+            # It was never created by us, and nobody wants anything of it.
+            self._remove(run)
+            self._turn_away(run, failure)
+            return
+        if isinstance(failure, AppendInvalid):
+            # Trying again is no use: the same would be decided again.
+            self._quarantine(run, failure)
+            return
+        expected = isinstance(failure, RunExists | RequestIdReused)
+        _log.log(
+            logging.DEBUG if expected else logging.WARNING,
+            "an append failed; the run is read again",
+            extra={
+                "action": "append_failed",
+                "run_id": run.key.run_id,
+                "error": type(failure).__name__,
+            },
+        )
+        self._spawn(self._load(run, 0.0 if expected else _delay_s(run.failures)))
+
+    def _turn_away(self, run: LiveRun, error: StepgraphError) -> None:
+        """Tell those who wait for a run that is not there, except for what must not get lost."""
+        waiting = list(run.inbox)
+        run.inbox.clear()
+        for delivery in waiting:
+            if delivery.keep and not self.closing:
+                run.inbox.append(delivery)
+            elif delivery.reply is not None:
+                delivery.reply.failed(error)
+
     def _let_go(self, run: LiveRun) -> None:
         """Forget a run that nothing is under way with: one that is final, or waits for people."""
         state = run.state
-        if state is None or run.pending or run.inbox or run.broken:
+        if state is None or run.pending or run.inbox or run.failure is not None or run.abandoned:
             return
-        if state.final or state.status == run_pb2.RUN_STATUS_SUSPENDED:
-            self._live.pop(run.key, None)
+        if state.final:
+            self._remove(run)
+            self._acts.over(run.key)
+        elif state.status == run_pb2.RUN_STATUS_SUSPENDED:
+            self._remove(run)
+            due = next_due(state)
+            if due is not None:
+                self.timers.arm(run.key, due)
+
+    def _remove(self, run: LiveRun) -> None:
+        if self._live.get(run.key) is run:
+            del self._live[run.key]
+            self.timers.disarm(run.key)
 
     # Loading
 
-    async def _load(self, run: LiveRun) -> None:
+    async def _load(self, run: LiveRun, delay_s: float = 0.0) -> None:
         """Fold a run from its journal, then let what has happened to it meanwhile happen."""
         try:
-            state = run.state = await self._fold_stubbornly(run.key)
-        except (Refused, GraphInvalid, Quarantined) as error:
-            await self._refuse_all(run, error)
+            if delay_s:
+                await asyncio.sleep(delay_s)
+            state = await self._fold_stubbornly(run)
+        except Refused as error:
+            self._remove(run)
+            self._refuse_all(run, error)
+            self._acts.flush()
             return
-        self._arm(run)
+        except Exception as error:  # noqa: BLE001  # whatever is wrong with a run must not end the server
+            self._quarantine(run, error)
+            self._acts.flush()
+            return
+        run.state, run.failure = state, None
         if not state.final:
             self._acts.recovered(run)
             self._take(run, Delivery(happened=GoOn()))
-        while run.inbox and not run.broken:
+        while run.inbox and run.failure is None:
             self._take(run, run.inbox.popleft())
         self._acts.flush()
         self._let_go(run)
 
-    async def _fold_stubbornly(self, key: RunKey) -> RunState:
+    async def _fold_stubbornly(self, run: LiveRun) -> RunState:
         """Fold a run; while the journal can't be read, wait and try again, because its work must not get lost."""
-        delay = FIRST_RELOAD_DELAY_S
+        tries = 0
         while True:
             try:
-                return await self._fold(key)
-            except JournalUnavailable:
-                await asyncio.sleep(delay)
-                delay = min(delay * 2, MAX_RELOAD_DELAY_S)
+                return await self._fold(run.key)
+            except JournalUnavailable as error:
+                self._turn_away(run, error)
+                tries += 1
+                await asyncio.sleep(_delay_s(tries))
 
     async def _fold(self, key: RunKey) -> RunState:
-        record = await self._store.runs.get(key)
-        if record is None:
-            message = f"there is no run {key.run_id!r} in namespace {key.namespace!r}"
-            raise Refused("RUN_NOT_FOUND", message, metadata={"run_id": key.run_id})
-        if record.quarantined:
-            raise Quarantined(
-                key.run_id, record.progress.last_sequence, "it was quarantined before"
-            )
-        graph = await self._graphs.by_digest(key.namespace, record.creation.graph_digest)
-        return await self.fold_until(
-            key, new_state(key.run_id, graph, record.creation.create_time), None
-        )
+        if key in self._condemned:
+            raise Quarantined(key.run_id, 0, QUARANTINED_BEFORE)
+        return await self.folder.fold(key)
 
-    async def fold_until(self, key: RunKey, state: RunState, last: int | None) -> RunState:
-        """Fold a run's events into a new state, up to `last` or all. Raises Quarantined where that is impossible."""
-        while last is None or state.sequence < last:
-            batches = await self._store.journal.read(key, state.sequence, READ_BYTES)
-            if not batches:
-                break
-            for stored in batches:
-                state.journal_bytes += len(stored.batch)
-                self._fold_batch(state, stored.batch, last)
-        return state
+    # What can't go on
 
-    @staticmethod
-    def _fold_batch(state: RunState, batch: bytes, last: int | None) -> None:
-        try:
-            for event in event_pb2.EventBatch.FromString(batch).events:
-                if last is not None and event.sequence > last:
-                    return
-                evolve(state, event)
-        except Exception as error:  # whatever stops a fold stops it for this run alone, and says so
-            raise Quarantined(state.run_id, state.sequence, repr(error)) from error
+    def _refuse_all(self, run: LiveRun, error: StepgraphError) -> None:
+        while run.inbox:
+            self._fail(run.inbox.popleft(), error)
 
-    async def _refuse_all(self, run: LiveRun, error: Exception) -> None:
-        self._live.pop(run.key, None)
-        if isinstance(error, Quarantined | GraphInvalid):
-            _log.error(
-                "a run can't be read and is quarantined",
-                extra={"action": "run_quarantined", "run_id": run.key.run_id, "error": str(error)},
-            )
-            await self._store.runs.set_quarantined(run.key)
-        for delivery in run.inbox:
-            self._fail(delivery, error)
-        run.inbox.clear()
-        self._acts.flush()
-
-    def _fail(self, delivery: Delivery, error: Exception) -> None:
+    def _fail(self, delivery: Delivery, error: StepgraphError) -> None:
         happened = delivery.happened
         if isinstance(happened, Outcomes):
             # Nobody will ever want these; an executor that is told so can forget them.
@@ -383,21 +422,48 @@ class Runner:
         if delivery.reply is not None:
             delivery.reply.failed(error)
 
-    def _quarantine(self, run: LiveRun, delivery: Delivery, error: Exception) -> None:
-        """Stop acting on a run whose rules broke down: a fault of ours that must not take the server with it."""
-        _log.error(
-            "a decision failed; the run is quarantined",
-            extra={
-                "action": "decision_failed",
-                "run_id": run.key.run_id,
-                "input": type(delivery.happened).__name__,
-            },
-            exc_info=error,
-        )
-        self._live.pop(run.key, None)
-        run.broken = True
-        self._fail(delivery, error)
-        self._spawn(self._set_quarantined(run.key))
+    def _quarantine(self, run: LiveRun, error: Exception) -> Quarantined:
+        """Stop acting on a run that can't be read or decided: a fault that must not take the server with it.
+
+        Appends that are on their way are still reported, published and answered, but nothing is done for them.
+        """
+        key = run.key
+        if isinstance(error, Quarantined):
+            quarantined = error
+        else:
+            sequence = run.state.sequence if run.state is not None else 0
+            quarantined = Quarantined(key.run_id, sequence, repr(error))
+        self._remove(run)
+        run.abandoned = True
+        self._acts.abandon(key)
+        self._refuse_all(run, quarantined)
+        if quarantined.cause_text != QUARANTINED_BEFORE and not self.closing:
+            _log.error(
+                "a run is quarantined",
+                extra={"action": "run_quarantined", "run_id": key.run_id},
+                exc_info=error,
+            )
+            self._condemned.add(key)
+            self._spawn(self._set_quarantined(key))
+        return quarantined
 
     async def _set_quarantined(self, key: RunKey) -> None:
-        await self._store.runs.set_quarantined(key)
+        tries = 0
+        while True:
+            try:
+                await self._store.runs.set_quarantined(key)
+            except JournalUnavailable:
+                tries += 1
+                await asyncio.sleep(_delay_s(tries))
+            else:
+                self._condemned.discard(key)
+                return
+
+    @staticmethod
+    def _closed() -> JournalUnavailable:
+        return JournalUnavailable("the server", "it is shutting down", "Ask again in a moment")
+
+
+def _delay_s(tries: int) -> float:
+    """Return how long to wait before trying again what has failed so many times."""
+    return min(FIRST_RELOAD_DELAY_S * 2.0 ** min(tries - 1, _MAX_DOUBLINGS), MAX_RELOAD_DELAY_S)

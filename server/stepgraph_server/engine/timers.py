@@ -1,6 +1,7 @@
 """When runs want to be looked at, whether they are in memory or not.
 
-Rules: at most one entry a run counts, the earliest; a look that turns out to be too early costs a decision without events.
+Rules: at most one entry a run counts, the earliest; a look that turns out to be too early costs a decision without events,
+and for a run that is not in memory a read of its journal, so whoever lets go of a run says what it still waits for.
 One timer of the loop serves all.
 """
 
@@ -10,12 +11,11 @@ import asyncio
 import heapq
 from typing import TYPE_CHECKING, Final
 
-from stepgraph_server.core.instants import SECOND
+from stepgraph_server.core.instants import SECOND, Instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepgraph_server.core.instants import Instant
     from stepgraph_server.engine.clock import Clock
     from stepgraph_server.storage.records import RunKey
 
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 MAX_SLEEP_S: Final = 60.0
 #: So many runs are looked at in one turn of the loop.
 MAX_PER_TURN: Final = 256
+#: So many entries that count for nothing may lie in the heap for each one that counts, and so many in any case: they are only
+#: passed over when their time comes, which for a limit of days is too late.
+MAX_DEAD_SHARE: Final = 4
+MAX_DEAD: Final = 1_024
+
+#: Earlier than everything: while those that are due are looked at, nobody has to plan the next look.
+_AWAKE: Final = Instant(-1)
 
 
 class Timers:
@@ -35,23 +42,35 @@ class Timers:
         self._armed: dict[RunKey, Instant] = {}
         self._handle: asyncio.TimerHandle | None = None
         self._wakes_at: Instant | None = None
+        self._closed = False
 
     def arm(self, key: RunKey, at: Instant) -> None:
         """Ask for a look at a run. A later time than one that was asked for before changes nothing."""
         armed = self._armed.get(key)
-        if armed is not None and armed <= at:
+        if (armed is not None and armed <= at) or self._closed:
             return
         self._armed[key] = at
         heapq.heappush(self._heap, (at, key))
+        if len(self._heap) > MAX_DEAD + MAX_DEAD_SHARE * len(self._armed):
+            self._drop_dead()
         if self._wakes_at is None or at < self._wakes_at:
             self._sleep()
 
+    def disarm(self, key: RunKey) -> None:
+        """Ask for no look at a run any more. Harmless if none was asked for."""
+        self._armed.pop(key, None)
+
     def close(self) -> None:
-        """Wake nobody any more."""
+        """Wake nobody any more, and take nothing more."""
+        self._closed = True
         if self._handle is not None:
             self._handle.cancel()
         self._heap.clear()
         self._armed.clear()
+
+    def _drop_dead(self) -> None:
+        self._heap = [(at, key) for key, at in self._armed.items()]
+        heapq.heapify(self._heap)
 
     def _sleep(self) -> None:
         if self._handle is not None:
@@ -68,7 +87,7 @@ class Timers:
 
     def _wake(self) -> None:
         self._handle = None
-        self._wakes_at = None
+        self._wakes_at = _AWAKE
         now = self._clock.now()
         for _ in range(MAX_PER_TURN):
             if not self._heap or self._heap[0][0] > now:

@@ -2,46 +2,56 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepgraph_server.core.inputs import Placement, RunLimits, Selector, ToolOffer
     from stepgraph_server.core.state import Task
-    from stepgraph_server.engine.dispatcher import Dispatcher
     from stepgraph_server.executors.catalogue import Catalogue
     from stepgraph_server.storage.records import RunKey
+
+
+class Places(Protocol):
+    """Room at executors, for all runs; the dispatcher has it."""
+
+    def place(self, key: RunKey, task: Task) -> Placement | None:
+        """Reserve a slot for the next attempt of a task; None if no executor has room, or others wait for it."""
+        ...
+
+    def capable(self, key: RunKey, task: Task) -> int:
+        """Count the executors that could take the task if they had room."""
+        ...
 
 
 class RunWorld:
     """Executors and chance, for one run."""
 
-    __slots__ = ("_catalogue", "_dispatcher", "_jitter", "_key", "limits")
+    __slots__ = ("_catalogue", "_jitter", "_key", "_places", "limits")
 
     def __init__(  # the dispatcher passes each by name
         self,
         *,
         key: RunKey,
-        dispatcher: Dispatcher,
+        places: Places,
         catalogue: Catalogue,
         limits: RunLimits,
         jitter: Callable[[], float],
     ) -> None:
         self._key = key
-        self._dispatcher = dispatcher
+        self._places = places
         self._catalogue = catalogue
         self._jitter = jitter
         self.limits = limits
 
     def place(self, task: Task) -> Placement | None:
         """Reserve a slot for one attempt. A task that waits is placed only when its turn has come."""
-        seat = self._dispatcher.place(self._key, task)
-        return None if seat is None else seat.placement
+        return self._places.place(self._key, task)
 
     def capable(self, task: Task) -> int:
         """Count the executors that could take the task if they had room."""
-        return self._dispatcher.capable(self._key, task)
+        return self._places.capable(self._key, task)
 
     def tools(self, selector: Selector) -> tuple[ToolOffer, ...]:
         """Return the tools on offer."""

@@ -156,13 +156,19 @@ class Registry:
             event_pb2.TASK_LOSS_REASON_FORGOTTEN,
         )
 
-    def expect(self, namespace: str, executor_id: str, instance: str, now: Instant) -> None:
-        """Start the grace of an instance that had attempts before this server started. Harmless if it is known."""
-        known = self._namespaces.setdefault(namespace, _Namespace())
-        if executor_id not in known.instances:
-            expected = _Instance(instance=instance, seat=None, expires=None)
-            known.instances[executor_id] = expected
-            self._start_grace(namespace, executor_id, expected, now)
+    def expect(self, namespace: str, executor_id: str, instance: str, now: Instant) -> bool:
+        """Start the grace of an instance that had attempts before this server started. Harmless if it is known.
+
+        False: the executor is here as another instance, so this one will never come.
+        """
+        space = self._namespaces.setdefault(namespace, _Namespace())
+        known = space.instances.get(executor_id)
+        if known is not None:
+            return known.instance == instance
+        expected = _Instance(instance=instance, seat=None, expires=None)
+        space.instances[executor_id] = expected
+        self._start_grace(namespace, executor_id, expected, now)
+        return True
 
     def expire(self, now: Instant) -> list[LostInstance]:
         """Drop the instances whose grace is over, and return them."""

@@ -1,0 +1,80 @@
+"""States of runs, made of their journals.
+
+Rules: reads, and never writes; a run that can't be folded says so by itself, and no other run notices.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from stepgraph.v1 import event_pb2
+from stepgraph_server.core.errors import Quarantined, Refused
+from stepgraph_server.core.run import evolve, new_state
+
+if TYPE_CHECKING:
+    from stepgraph_server.core.state import RunState
+    from stepgraph_server.engine.graph_cache import GraphCache
+    from stepgraph_server.storage.records import RunKey, RunRecord
+    from stepgraph_server.storage.store import Store
+
+#: How much of a journal is read at once; between two reads other runs have their turn.
+READ_BYTES: Final = 1024 * 1024
+
+#: What is said of a run that was found quarantined.
+QUARANTINED_BEFORE: Final = "it was quarantined before"
+
+
+class Folder:
+    """Folds runs."""
+
+    def __init__(self, store: Store, graphs: GraphCache) -> None:
+        self._store = store
+        self._graphs = graphs
+
+    async def record(self, key: RunKey) -> RunRecord:
+        """Return the row of a run. Raises Refused RUN_NOT_FOUND."""
+        record = await self._store.runs.get(key)
+        if record is None:
+            message = f"there is no run {key.run_id!r} in namespace {key.namespace!r}"
+            raise Refused("RUN_NOT_FOUND", message, metadata={"run_id": key.run_id})
+        return record
+
+    async def fold(self, key: RunKey) -> RunState:
+        """Return the state of a run that may be acted on.
+
+        Raises:
+            Refused: There is no such run; nothing else is refused here.
+            Quarantined: It can't be folded, or was marked so before.
+            JournalUnavailable: Nothing can be read now.
+        """
+        record = await self.record(key)
+        if record.quarantined:
+            raise Quarantined(key.run_id, record.progress.last_sequence, QUARANTINED_BEFORE)
+        return await self.fold_until(key, record, None)
+
+    async def fold_until(self, key: RunKey, record: RunRecord, last: int | None) -> RunState:
+        """Return the state of a run after an event, or after all. Raises as `fold` does, but for the mark."""
+        try:
+            graph = await self._graphs.by_digest(key.namespace, record.creation.graph_digest)
+        except Refused as error:
+            # It was there when the run was created.
+            raise Quarantined(key.run_id, 0, str(error)) from error
+        state = new_state(key.run_id, graph, record.creation.create_time)
+        while last is None or state.sequence < last:
+            batches = await self._store.journal.read(key, state.sequence, READ_BYTES)
+            if not batches:
+                break
+            for stored in batches:
+                state.journal_bytes += len(stored.batch)
+                _fold_batch(state, stored.batch, last)
+        return state
+
+
+def _fold_batch(state: RunState, batch: bytes, last: int | None) -> None:
+    try:
+        for event in event_pb2.EventBatch.FromString(batch).events:
+            if last is not None and event.sequence > last:
+                return
+            evolve(state, event)
+    except Exception as error:  # whatever stops a fold stops it for this run alone, and says so
+        raise Quarantined(state.run_id, state.sequence, repr(error)) from error
