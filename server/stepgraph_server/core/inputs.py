@@ -150,7 +150,9 @@ class Look:
     """Somebody wants to see the run as it is; nothing happens."""
 
 
-Input: TypeAlias = Start | Outcomes | AttemptsLost | RoomFound | TimePassed | Answer | Cancel | GoOn | Look
+Input: TypeAlias = (
+    Start | Outcomes | AttemptsLost | RoomFound | TimePassed | Answer | Cancel | GoOn | Look
+)
 
 
 # Commands

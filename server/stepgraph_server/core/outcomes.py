@@ -78,7 +78,7 @@ def _verdict_on_old(
 
 
 def _on_success(turn: Turn, task: Task, result: task_pb2.TaskResult) -> None:
-    accepted = accept_result(turn.state, task, result, turn.world.limits)
+    accepted = accept_result(task, result, turn.world.limits)
     if isinstance(accepted, failure_pb2.Failure):
         usage = result.llm.usage if result.HasField("llm") else result.agent.usage
         fail_attempt(turn, task, accepted, usage=usage)

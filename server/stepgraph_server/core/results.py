@@ -19,14 +19,14 @@ from stepgraph_server.core.values import check_message, check_update, check_valu
 if TYPE_CHECKING:
     from stepgraph_server.core.errors import Violation
     from stepgraph_server.core.inputs import RunLimits
-    from stepgraph_server.core.state import RunState, Task
+    from stepgraph_server.core.state import Task
 
 #: A result below this size can't break a size limit, so its parts need not be measured.
 _SMALL_BYTES: Final = 64 * 1024
 
 
 def accept_result(
-    state: RunState, task: Task, result: task_pb2.TaskResult, limits: RunLimits
+    task: Task, result: task_pb2.TaskResult, limits: RunLimits
 ) -> task_pb2.TaskResult | failure_pb2.Failure:
     """Return the result as it is to be recorded, or why it can't be. `result` is not changed."""
     kind = result.WhichOneof("kind")
@@ -47,7 +47,7 @@ def accept_result(
             details={"field": first.path, "limit_bytes": str(limits.max_inline_value_bytes)},
         )
     if kind == "llm":
-        return _accept_reply(state, task, result)
+        return _accept_reply(task, result)
     return result
 
 
@@ -89,7 +89,7 @@ def _check_output(value: value_pb2.Value, path: str) -> list[Violation]:
 
 
 def _accept_reply(
-    state: RunState, task: Task, result: task_pb2.TaskResult
+    task: Task, result: task_pb2.TaskResult
 ) -> task_pb2.TaskResult | failure_pb2.Failure:
     reply = result.llm
     if reply.stop_reason == llm_pb2.LLM_STOP_REASON_MAX_TOKENS:
@@ -111,10 +111,16 @@ def _accept_reply(
     recorded = task_pb2.TaskResult()
     recorded.CopyFrom(result)
     if calls:
-        # The sequence that the result will have is unique in the run, and so are the ids made of it.
-        recorded.llm.message.CopyFrom(assign_call_ids(reply.message, f"call_{state.sequence + 1}_"))
+        recorded.llm.message.CopyFrom(assign_call_ids(reply.message, _call_prefix(task)))
     recorded.llm.message.role = conversation_pb2.ROLE_ASSISTANT
     return recorded
+
+
+def _call_prefix(task: Task) -> str:
+    """Return what the ids of a reply's calls begin with: unique in the run, and the same whoever ended first."""
+    activation = task.activation
+    # Any provider takes these characters; a node's id could have a dot.
+    return f"call_{activation.superstep}_{activation.node.index}_"
 
 
 def _schema_problem(task: Task, message: conversation_pb2.Message) -> failure_pb2.Failure | None:

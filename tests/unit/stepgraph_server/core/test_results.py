@@ -22,7 +22,7 @@ def accepted(result: task_pb2.TaskResult) -> task_pb2.TaskResult | failure_pb2.F
     assert kind is not None
     run = started(GRAPHS[kind])
     (task,) = run.state.tasks.values()
-    return accept_result(run.state, task, result, RunLimits())
+    return accept_result(task, result, RunLimits())
 
 
 def refused(result: task_pb2.TaskResult) -> str:
