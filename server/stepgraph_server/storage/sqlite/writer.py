@@ -93,9 +93,13 @@ class Writer:
         self._loop = loop
         self._on_appended = on_appended
         self._group_writer = GroupWriter(connection, self._path)
-        # Not a daemon: the interpreter must not end in the middle of a commit that was promised.
+        # A daemon: a server that ends by a fault must be able to end. What was not reported was not promised, and what
+        # SQLite was in the middle of is undone when the file is opened again.
         self._thread = threading.Thread(
-            target=self._run, args=(connection, self._group_writer), name="stepgraph-writer"
+            target=self._run,
+            args=(connection, self._group_writer),
+            name="stepgraph-writer",
+            daemon=True,
         )
         self._thread.start()
 
