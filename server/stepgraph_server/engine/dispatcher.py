@@ -202,6 +202,7 @@ class Dispatcher:
         """Forget everything about a run; what executors are doing for it keeps its slots until they report it."""
         self._waiting.forget(key)
         self.holdings.forget_run(key)
+        self._hub.end_run(key)
 
     def acknowledge(self, delivery: Delivery, acks: Iterable[Ack]) -> None:
         """Tell the executor that reported results what became of them."""

@@ -291,20 +291,25 @@ class Runner:
         run, error = pending.run, appended.error
         assert error is not None
         self._acts.undo(run.key, pending.decision.commands)
-        for delivery in (pending.delivery, *(delivery for delivery, _ in pending.after)):
-            self._give_back(run, delivery, error)
+        is_first = run.failure is None
         if run.failure is None:
-            # The first one says what is wrong; those after it were only built on it.
+            # It says what is wrong; those after it were only built on it.
             run.failure = error
             run.failures += 1
             run.state = None if appended.append.first_sequence == 1 else run.state
+        self._give_back(run, pending.delivery, error, is_victim=not is_first)
+        for delivery, _ in pending.after:
+            self._give_back(run, delivery, error, is_victim=True)
         if not run.pending and not run.abandoned:
             self._begin_again(run, run.failure)
 
-    def _give_back(self, run: LiveRun, delivery: Delivery, error: StorageError) -> None:
+    def _give_back(
+        self, run: LiveRun, delivery: Delivery, error: StorageError, *, is_victim: bool
+    ) -> None:
+        """Take again what must not get lost, and what only stood on something that was refused; tell the others."""
         if run.abandoned:
             self._fail(delivery, error)
-        elif delivery.keep:
+        elif delivery.keep or (is_victim and not isinstance(run.failure, JournalUnavailable)):
             delivery.refusal = None
             run.inbox.append(delivery)
         elif delivery.reply is not None:
