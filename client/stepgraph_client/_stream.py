@@ -37,10 +37,6 @@ class StreamEnd:
     was_silent: bool = False
 
 
-class _Over(Exception):
-    """The stream is over; it stays in this file."""
-
-
 class Stream:
     """One stream, from its first frame to its end."""
 
@@ -70,12 +66,13 @@ class Stream:
         self._wake.set()
         self._watch_silence(call)
         try:
-            try:
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(self._read(call))
-                    group.create_task(self._write(call))
-            except* _Over:
-                pass
+            # Neither raises to end the other: a group that ends because of an exception swallows a cancellation that comes
+            # from outside at that moment, and leaves the task's count of cancellations wrong (Python 3.11).
+            async with asyncio.TaskGroup() as group:
+                reading = group.create_task(self._read(call))
+                writing = group.create_task(self._write(call))
+                reading.add_done_callback(lambda _: writing.cancel())
+                writing.add_done_callback(lambda _: reading.cancel())
             if self._was_silent or not call.done():
                 return StreamEnd(status=None, was_silent=self._was_silent)
             return StreamEnd(status=await _status_of(call))
@@ -98,7 +95,6 @@ class Stream:
             pass
         except asyncio.CancelledError:
             _unless_cancelled_here()
-        raise _Over
 
     async def _write(self, call: Call) -> None:
         session, wake = self._session, self._wake
@@ -113,7 +109,6 @@ class Stream:
             pass
         except asyncio.CancelledError:
             _unless_cancelled_here()
-        raise _Over
 
     def _watch_silence(self, call: Call) -> None:
         self._stop_watching()

@@ -151,3 +151,31 @@ async def test_a_server_that_says_nothing_is_given_up():
     assert end.was_silent
     assert end.status is None
     assert isinstance(line.events[-1], ServerSilent)
+
+
+async def test_who_is_cancelled_just_as_the_stream_ends_is_cancelled():
+    async def serve(requests, context):
+        yield b""
+
+    class EndsAsItIsCancelled:
+        running = None
+
+        async def read(self):
+            await asyncio.sleep(0)
+            self.running.cancel()
+            return grpc.aio.EOF
+
+        async def write(self, data):
+            pass
+
+        def cancel(self):
+            pass
+
+        def done(self):
+            return False
+
+    async with serving(serve) as line:
+        call = EndsAsItIsCancelled()
+        call.running = asyncio.ensure_future(line.stream.run(call))
+        with pytest.raises(asyncio.CancelledError):
+            await call.running
