@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from stepgraph.v1 import conversation_pb2, task_pb2
 from stepgraph.v1 import executor_service_pb2 as pb
-from stepgraph.v1 import task_pb2
 from tests.support.hellos import agent, hello, received
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def succeeded(task: task_pb2.Task, text: str = "done") -> pb.AttemptOutcome:
     match task.input.WhichOneof("kind"):
         case "llm":
             message = outcome.succeeded.llm.message
-            message.role = 3  # the assistant's
+            message.role = conversation_pb2.ROLE_ASSISTANT
             message.content.add().text.text = text
         case "tool":
             outcome.succeeded.tool.output.text = text

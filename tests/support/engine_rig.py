@@ -39,7 +39,7 @@ class Published:
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
         self.batches: list[tuple[str, int, int, bool]] = []
-        self.transient: list[tuple[str, str, int]] = []
+        self.transient: list[tuple[str, int, str]] = []
         self.ended: list[tuple[str, int, bool]] = []
         self.ended_runs: list[str] = []
 
@@ -192,8 +192,10 @@ class Rig:
         return self.status(run_id)
 
     def status(self, run_id: str = "r1") -> str:
-        """Return the durable status of a run."""
-        run = self.store.runs.by_key[RunKey(NAMESPACE, run_id)]
+        """Return the durable status of a run; "" if there is none."""
+        run = self.store.runs.by_key.get(RunKey(NAMESPACE, run_id))
+        if run is None:
+            return ""
         return run_pb2.RunStatus.Name(run.record.to_run().status).removeprefix("RUN_STATUS_")
 
     def check_quiescent(self) -> None:

@@ -27,6 +27,8 @@ class FaultyRuns(MemoryRuns):
         super().__init__()
         self.reads = 0
         self.unreadable = False
+        #: Marks of quarantined runs can't be written.
+        self.unmarkable = False
 
     async def get(self, key: RunKey) -> RunRecord | None:
         self.reads += 1
@@ -35,7 +37,7 @@ class FaultyRuns(MemoryRuns):
         return await super().get(key)
 
     async def set_quarantined(self, key: RunKey) -> None:
-        if self.unreadable:
+        if self.unmarkable:
             raise unavailable()
         await super().set_quarantined(key)
 

@@ -292,6 +292,7 @@ class Dispatcher:
             event_pb2.TASK_LOSS_REASON_FORGOTTEN,
             f"executor {seat.executor_id} came back without it",
         )
+        self.accepted(seat, wanted)
         self._stop_again(seat, wanted)
         return Wanted(attempts=wanted, results=results)
 
