@@ -430,22 +430,28 @@ class Conversation:
 
 
 def assign_call_ids(message: pb.Message, prefix: str) -> pb.Message:
-    """Return a copy of a reply in which every call has an id of the server's, `prefix` and its position among the calls.
-
-    What the executor wrote as `id` becomes the provider's id, if that is empty; "null" counts as empty. Providers repeat
-    ids and leave them out, so nothing depends on theirs. All else is as it was, opaque data included.
-    """
+    """Return a copy of a reply whose calls have ids of the server's; see `name_calls`."""
     copy = pb.Message()
     copy.CopyFrom(message)
-    index = 0
-    for block in copy.content:
+    name_calls(copy, prefix)
+    return copy
+
+
+def name_calls(message: pb.Message, prefix: str) -> int:
+    """Give every call of a reply an id of the server's, `prefix` and its position; return how many there are.
+
+    What the executor wrote as `id` becomes the provider's id, if that is empty; "null" counts as empty. Providers repeat
+    ids and leave them out, so nothing depends on theirs. All else stays as it is, opaque data included.
+    """
+    count = 0
+    for block in message.content:
         if block.HasField("tool_call"):
             call = block.tool_call
             if call.provider_id in _NO_ID:
                 call.provider_id = "" if call.id in _NO_ID else call.id
-            call.id = f"{prefix}{index}"
-            index += 1
-    return copy
+            call.id = f"{prefix}{count}"
+            count += 1
+    return count
 
 
 def result_message(

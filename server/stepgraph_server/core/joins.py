@@ -22,6 +22,9 @@ def plan_next(state: RunState) -> Plan:
     """Return what runs after the activations of the current superstep, which have all ended."""
     if not state.activations:
         return _plan(state, {state.graph.entry.id: state.carried}, {})
+    lone = _lone_step(state)
+    if lone is not None:
+        return lone
     reached: dict[str, list[tuple[str, Carried]]] = {}
     for activation in state.activations.values():
         for target, carried in _followed(state, activation):
@@ -34,6 +37,23 @@ def plan_next(state: RunState) -> Plan:
         else:
             targets[target] = bring_together([carried for _, carried in entries])
     return _plan(state, targets, arrivals)
+
+
+def _lone_step(state: RunState) -> Plan | None:
+    """Return what runs next if one node leads to one other and no join waits: the common path, told without lists of one."""
+    if len(state.activations) != 1 or state.arrivals:
+        return None
+    (activation,) = state.activations.values()
+    followed = [edge for edge in activation.edges if edge.verdict == _FOLLOWED]
+    if len(followed) != 1:
+        return None
+    target = state.graph.nodes[state.graph.edges_by_id[followed[0].edge_id].target]
+    if target.join_all:
+        return None
+    possible = target.bit if target.terminal else target.bit | target.reach
+    return Plan(
+        frontier=((target, activation.carried),), arrivals={}, displaced=(), possible=possible
+    )
 
 
 def _followed(state: RunState, activation: Activation) -> list[tuple[str, Carried]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stepgraph.v1 import event_pb2, executor_service_pb2, failure_pb2, task_pb2
+from stepgraph.v1 import event_pb2, executor_service_pb2, task_pb2
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.inputs import AttemptOver
 from stepgraph_server.core.instants import from_duration
@@ -78,16 +78,21 @@ def _verdict_on_old(
 
 
 def _on_success(turn: Turn, task: Task, result: task_pb2.TaskResult) -> None:
-    accepted = accept_result(task, result, turn.world.limits)
-    if isinstance(accepted, failure_pb2.Failure):
+    event = turn.next_event()
+    fact = event.task_completed
+    fact.task_id = task.id
+    fact.attempt = task.attempt
+    # The executor's frame stays as it is; what is recorded may differ, by the ids of calls.
+    fact.result.CopyFrom(result)
+    problem = accept_result(task, fact.result, turn.world.limits)
+    if problem is not None:
         usage = result.llm.usage if result.HasField("llm") else result.agent.usage
-        fail_attempt(turn, task, accepted, usage=usage)
+        fail_attempt(turn, task, problem, usage=usage)
         return
     turn.command(
         AttemptOver(task_id=task.id, attempt=task.attempt, instance=task.instance, discarded=False)
     )
-    fact = event_pb2.TaskCompleted(task_id=task.id, attempt=task.attempt, result=accepted)
-    end(turn, task, "task_completed", fact)
+    end(turn, task, event)
 
 
 def _on_cancelled(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import conversation_pb2, failure_pb2, graph_pb2, llm_pb2, task_pb2, value_pb2
 from stepgraph_server.core import canonical, json_text, schemas
-from stepgraph_server.core.conversation import assign_call_ids
+from stepgraph_server.core.conversation import assign_call_ids, name_calls
 from stepgraph_server.core.decisions import reply_text
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.values import check_message, check_update, check_value
@@ -27,8 +27,8 @@ _SMALL_BYTES: Final = 64 * 1024
 
 def accept_result(
     task: Task, result: task_pb2.TaskResult, limits: RunLimits
-) -> task_pb2.TaskResult | failure_pb2.Failure:
-    """Return the result as it is to be recorded, or why it can't be. `result` is not changed."""
+) -> failure_pb2.Failure | None:
+    """Make a result what it is to be recorded as, in place, and return None; or return why it can't be recorded."""
     kind = result.WhichOneof("kind")
     if kind != task.key[0]:
         return failure(
@@ -46,9 +46,7 @@ def accept_result(
             source=task.executor_id,
             details={"field": first.path, "limit_bytes": str(limits.max_inline_value_bytes)},
         )
-    if kind == "llm":
-        return _accept_reply(task, result)
-    return result
+    return _accept_reply(task, result.llm) if kind == "llm" else None
 
 
 def _check(result: task_pb2.TaskResult) -> list[Violation]:
@@ -88,10 +86,7 @@ def _check_output(value: value_pb2.Value, path: str) -> list[Violation]:
     return check_value(value, path)
 
 
-def _accept_reply(
-    task: Task, result: task_pb2.TaskResult
-) -> task_pb2.TaskResult | failure_pb2.Failure:
-    reply = result.llm
+def _accept_reply(task: Task, reply: llm_pb2.LlmResponse) -> failure_pb2.Failure | None:
     if reply.stop_reason == llm_pb2.LLM_STOP_REASON_MAX_TOKENS:
         message = "the reply was cut off by its token limit; allow more tokens, or ask for less"
         return failure("REPLY_CUT_OFF", message, source=task.executor_id)
@@ -101,19 +96,10 @@ def _accept_reply(
             f"the model refused: {reply_text(reply.message)}",
             source=task.executor_id,
         )
-    calls = any(block.HasField("tool_call") for block in reply.message.content)
-    if not calls:
-        problem = _schema_problem(task, reply.message)
-        if problem is not None:
-            return problem
-        if reply.message.role == conversation_pb2.ROLE_ASSISTANT:
-            return result
-    recorded = task_pb2.TaskResult()
-    recorded.CopyFrom(result)
-    if calls:
-        recorded.llm.message.CopyFrom(assign_call_ids(reply.message, _call_prefix(task)))
-    recorded.llm.message.role = conversation_pb2.ROLE_ASSISTANT
-    return recorded
+    reply.message.role = conversation_pb2.ROLE_ASSISTANT
+    if name_calls(reply.message, _call_prefix(task)):
+        return None
+    return _schema_problem(task, reply.message)
 
 
 def _call_prefix(task: Task) -> str:

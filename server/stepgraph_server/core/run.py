@@ -175,7 +175,14 @@ def _settle(turn: Turn) -> None:
 def _watch_limits(turn: Turn) -> None:
     """Say that a run comes near its size, and end it at its size: a run must stay readable."""
     state, limits = turn.state, turn.world.limits
-    if state.final or state.stopping is not None:
+    if (
+        (
+            state.sequence < limits.max_events * _NEAR
+            and state.journal_bytes < limits.max_journal_bytes * _NEAR
+        )
+        or state.final
+        or state.stopping is not None
+    ):
         return
     sizes = (
         ("events", state.sequence, limits.max_events),

@@ -95,9 +95,7 @@ def _act(turn: Turn, activation: Activation) -> None:
 
 
 def _poll(state: RunState, activation: Activation, turn: int, world: World | None) -> Poll:
-    results = (
-        tuple(result for result in activation.results if result is not None) if turn > 0 else ()
-    )
+    results = tuple([each for each in activation.results if each is not None]) if turn else ()
     view = View(state, activation.carried, activation.delta)
     return Poll(
         state=state, activation=activation, view=view, turn=turn, results=results, world=world
@@ -151,7 +149,10 @@ def complete_node(turn: Turn, activation: Activation, done: Done) -> None:
     except ReducerError as error:
         fail_node(turn, activation, failure("REDUCER_TYPE", str(error), source=activation.node.id))
         return
-    fact = event_pb2.NodeCompleted(activation_id=activation.id, node_id=activation.node.id)
+    event = turn.next_event()
+    fact = event.node_completed
+    fact.activation_id = activation.id
+    fact.node_id = activation.node.id
     if activation.node.action_kind not in DERIVED and not approvals.said_no(activation.answer):
         _record_done(fact, done)
     try:
@@ -159,13 +160,14 @@ def complete_node(turn: Turn, activation: Activation, done: Done) -> None:
     except ConditionFailed as error:
         fact.edges_pending = True
         activation.settled = Settled(done=done, carried=carried, delta=delta)
-        turn.emit("node_completed", fact)
+        turn.record(event)
         fail_node(turn, activation, error.failure)
         return
     fact.edges.extend(routing.edges)
-    fact.edges_pending = bool(routing.undecided)
+    if routing.undecided:
+        fact.edges_pending = True
     activation.settled = Settled(done=done, carried=carried, delta=delta)
-    turn.emit("node_completed", fact)
+    turn.record(event)
     for edge in routing.undecided:
         tasks.schedule_condition(turn, activation, edge.id, edge.condition.name)  # type: ignore[union-attr]  # custom edges only
     if routing.refused:

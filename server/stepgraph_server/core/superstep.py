@@ -29,14 +29,9 @@ def barrier_reached(state: RunState) -> bool:
 def go_on(turn: Turn) -> None:
     """End the superstep that has reached its barrier, and start the next one or end the run."""
     state = turn.state
-    conflict = merge.conflict(state)
-    if conflict is not None:
-        lifecycle.fail(turn, conflict)
+    # A lone node has nobody to be in conflict with: the common path.
+    if len(state.activations) > 1 and not _come_together(turn):
         return
-    for name, nodes in list(merge.overwritten(state)):
-        turn.emit(
-            "variable_overwritten", event_pb2.VariableOverwritten(variable=name, node_ids=nodes)
-        )
     if merge.terminates(state):
         lifecycle.complete(turn, state_pb2.STOP_REASON_SHOULD_TERMINATE)
         return
@@ -50,15 +45,30 @@ def go_on(turn: Turn) -> None:
         return
     _record_skips(turn, plan)
     state.plan = plan
-    fact = event_pb2.SuperstepStarted(
-        superstep=state.iterations + 1, nodes=[node.id for node, _ in plan.frontier]
-    )
+    event = turn.next_event()
+    fact = event.superstep_started
+    fact.superstep = state.iterations + 1
+    fact.nodes.extend([node.id for node, _ in plan.frontier])
     turn.supersteps += 1
-    turn.emit("superstep_started", fact)
+    turn.record(event)
     for activation in list(state.activations.values()):
         steps.start(turn, activation)
         if state.stopping is not None or state.final:
             return
+
+
+def _come_together(turn: Turn) -> bool:
+    """Say which writes of parallel nodes win; if they can't come together, end the run and return False."""
+    state = turn.state
+    conflict = merge.conflict(state)
+    if conflict is not None:
+        lifecycle.fail(turn, conflict)
+        return False
+    for name, nodes in list(merge.overwritten(state)):
+        turn.emit(
+            "variable_overwritten", event_pb2.VariableOverwritten(variable=name, node_ids=nodes)
+        )
+    return True
 
 
 def _cap_failure(state: RunState, plan: Plan) -> failure_pb2.Failure:
@@ -91,12 +101,9 @@ def _record_skips(turn: Turn, plan: Plan) -> None:
 def apply_superstep_started(state: RunState, event: event_pb2.RunEvent) -> None:
     """Merge the superstep before, and enter the nodes of this one."""
     fact = event.superstep_started
-    plan = state.plan or plan_next(state)
-    state.plan = None
-    if [node.id for node, _ in plan.frontier] != list(fact.nodes):
-        # The rules and the journal disagree: a fault, or a journal of other rules. Guessing would lose work.
-        message = f"superstep {fact.superstep} should run {[node.id for node, _ in plan.frontier]}, not {list(fact.nodes)}"
-        raise ValueError(message)
+    plan, state.plan = state.plan, None
+    if plan is None:
+        plan = _replayed_plan(state, fact)
     merge.merge_ended(state)
     state.arrivals = plan.arrivals
     state.iterations = fact.superstep
@@ -107,6 +114,16 @@ def apply_superstep_started(state: RunState, event: event_pb2.RunEvent) -> None:
         activation = _enter(node, carried, fact.superstep)
         state.activations[activation.id] = activation
         state.entered |= node.bit
+
+
+def _replayed_plan(state: RunState, fact: event_pb2.SuperstepStarted) -> Plan:
+    plan = plan_next(state)
+    planned = [node.id for node, _ in plan.frontier]
+    if planned != list(fact.nodes):
+        # The rules and the journal disagree: a fault, or a journal of other rules. Guessing would lose work.
+        message = f"superstep {fact.superstep} should run {planned}, not {list(fact.nodes)}"
+        raise ValueError(message)
+    return plan
 
 
 def _enter(node: CompiledNode, carried: Carried, superstep: int) -> Activation:

@@ -13,6 +13,7 @@ from stepgraph.v1 import event_pb2, failure_pb2, task_pb2
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.inputs import AttemptOver, Enqueue, Send, StopAttempt
 from stepgraph_server.core.instants import (
+    MAX_INSTANT,
     Instant,
     Span,
     after,
@@ -23,14 +24,13 @@ from stepgraph_server.core.requirements import requirement_message
 from stepgraph_server.core.state import Activation, RunState, Task, TaskStatus, ToolSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from google.protobuf.message import Message
-
     from stepgraph.v1 import llm_pb2
     from stepgraph_server.core.actions.step import Effect
     from stepgraph_server.core.inputs import AttemptRef, AttemptsLost
     from stepgraph_server.core.turn import Turn
+
+#: Later than any time.
+NEVER: Final = MAX_INSTANT + 1
 
 #: Keys of DueTimes that stand for a task begin so.
 DUE_PREFIX: Final = "task:"
@@ -48,19 +48,19 @@ def schedule(turn: Turn, activation: Activation, effect: Effect, number: int, in
     task.call_id = effect.call_id
     task.prepared = effect.prepared
     tools_digest = _record_tools(turn, effect.tools)
-    _record(
-        turn,
-        task,
-        event_pb2.TaskScheduled(
-            task_id=task.id,
-            label=effect.label,
-            call_id=effect.call_id,
-            message_count=effect.message_count,
-            prompt_digest=effect.prompt_digest,
-            tools_digest=tools_digest,
-        ),
-        hold=is_held(activation),
-    )
+    event = turn.next_event()
+    fact = event.task_scheduled
+    fact.task_id = task_id
+    fact.label = effect.label
+    if effect.call_id:
+        fact.call_id = effect.call_id
+    if effect.message_count:
+        fact.message_count = effect.message_count
+    if effect.prompt_digest:
+        fact.prompt_digest = effect.prompt_digest
+    if tools_digest:
+        fact.tools_digest = tools_digest
+    _record(turn, task, event, hold=is_held(activation))
 
 
 def schedule_condition(turn: Turn, activation: Activation, edge_id: str, name: str) -> None:
@@ -74,7 +74,10 @@ def schedule_condition(turn: Turn, activation: Activation, edge_id: str, name: s
     )
     task.edge_id = edge_id
     task.label = f"condition {name}"
-    _record(turn, task, event_pb2.TaskScheduled(task_id=task.id, label=task.label), hold=False)
+    event = turn.next_event()
+    event.task_scheduled.task_id = task.id
+    event.task_scheduled.label = task.label
+    _record(turn, task, event, hold=False)
 
 
 def new_task(
@@ -102,15 +105,17 @@ def new_task(
     )
 
 
-def _record(turn: Turn, task: Task, fact: event_pb2.TaskScheduled, *, hold: bool) -> None:
-    placement = None if hold else turn.world.place(task)
+def _record(turn: Turn, task: Task, event: event_pb2.RunEvent, *, hold: bool) -> None:
+    fact = event.task_scheduled
     fact.requirement.CopyFrom(task.requirement)
+    placement = None if hold else turn.world.place(task)
     if placement is not None:
-        fact.assignment.attempt = 1
-        fact.assignment.executor_id = placement.executor_id
-        fact.assignment.instance = placement.instance
+        assignment = fact.assignment
+        assignment.attempt = 1
+        assignment.executor_id = placement.executor_id
+        assignment.instance = placement.instance
     turn.state.drafts[task.id] = task
-    turn.emit("task_scheduled", fact)
+    turn.record(event)
     if placement is not None:
         _send(turn, task)
     elif not hold:
@@ -217,7 +222,9 @@ def fail_attempt(  # what is known of a failed attempt; all but the first three 
     """Record that a task's attempt failed; it is tried again if its policy says so and the run goes on."""
     live = task.status is TaskStatus.ASSIGNED
     attempt, tries = (task.attempt, task.tries + 1) if live else (0, task.tries)
-    fact = event_pb2.TaskFailed(task_id=task.id, attempt=attempt, failure=why, tries=tries)
+    event = turn.next_event()
+    fact = event.task_failed
+    fact.MergeFrom(event_pb2.TaskFailed(task_id=task.id, attempt=attempt, failure=why, tries=tries))
     if usage is not None and usage.ByteSize():
         fact.usage.CopyFrom(usage)
     again = not for_good and turn.state.stopping is None and live and task.retry.retries(why, tries)
@@ -233,16 +240,16 @@ def fail_attempt(  # what is known of a failed attempt; all but the first three 
             AttemptOver(task_id=task.id, attempt=attempt, instance=task.instance, discarded=True)
         )
     if again:
-        turn.emit("task_failed", fact)
+        turn.record(event)
     else:
-        end(turn, task, "task_failed", fact)
+        end(turn, task, event)
 
 
-def end(turn: Turn, task: Task, kind: str, fact: Message) -> None:
+def end(turn: Turn, task: Task, event: event_pb2.RunEvent) -> None:
     """Record how a task ended; the next that its cap held back takes its place."""
     held = task.activation.held
     following = held[0] if held else None
-    turn.emit(kind, fact)
+    turn.record(event)
     if turn.state.stopping is not None:
         return
     if following is not None and not following.held and following.id in turn.state.tasks:
@@ -337,26 +344,32 @@ def note_progress(state: RunState, ref: AttemptRef, now: Instant) -> bool:
 
 def due_at(task: Task) -> Instant | None:
     """Return when something about a task is due, or None."""
-    times = [start + span for start, span in _spans(task) if span]
-    if task.status is TaskStatus.BACKOFF and not task.waits:
-        assert task.retry_at is not None
-        times.append(task.retry_at)
-    return Instant(min(times)) if times else None
-
-
-def _spans(task: Task) -> Iterator[tuple[Instant, Span]]:
-    """Yield the limits that run: from when, and how long; 0 is no limit."""
     limits = task.limits
-    yield task.scheduled_at, limits.total
+    at: int = NEVER
+    if limits.total:
+        at = task.scheduled_at + limits.total
     if task.status is TaskStatus.ASSIGNED:
-        assert task.assigned_at is not None
-        yield task.assigned_at, limits.run
-        if not task.accepted:
-            yield task.assigned_at, limits.accept
-        if task.streaming:
-            yield task.progress_at or task.assigned_at, limits.idle
+        at = min(at, _attempt_due_at(task))
     elif task.waits or (task.status is TaskStatus.QUEUED and not task.held):
-        yield task.queued_at, limits.queue
+        if limits.queue:
+            at = min(at, task.queued_at + limits.queue)
+    elif task.status is TaskStatus.BACKOFF:
+        assert task.retry_at is not None
+        at = min(at, task.retry_at)
+    return None if at == NEVER else Instant(at)
+
+
+def _attempt_due_at(task: Task) -> int:
+    limits, start = task.limits, task.assigned_at
+    assert start is not None
+    at: int = NEVER
+    if limits.run:
+        at = start + limits.run
+    if limits.accept and not task.accepted:
+        at = min(at, start + limits.accept)
+    if limits.idle and task.streaming:
+        at = min(at, (task.progress_at or start) + limits.idle)
+    return at
 
 
 def on_due(turn: Turn, task: Task) -> None:

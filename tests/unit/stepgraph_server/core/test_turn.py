@@ -14,8 +14,8 @@ from tests.support.core_run import START
 def test_what_is_emitted_has_its_place_and_time_and_changes_the_state() -> None:
     state = state_of(compiled("nodes: [{id: a, assign: {}}]"))
     turn = Turn(state, world(), START, evolve)
-    event = turn.emit("run_started", event_pb2.RunStarted(max_iterations=7))
-    assert turn.events == [event]
+    turn.emit("run_started", event_pb2.RunStarted(max_iterations=7))
+    (event,) = turn.events
     assert (event.sequence, from_timestamp(event.time)) == (1, START)
     assert state.max_iterations == 7
 
