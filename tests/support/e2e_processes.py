@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 30.0
+STEPGRAPH = str(Path(sys.executable).with_name("stepgraph"))
+PATIENCE_S = 20.0
 # Below the range from which the kernel serves whoever asks for any port.
 PORTS = range(20_000, 30_000)
 
@@ -47,6 +48,7 @@ class Process:
         self.command = command
         self.lines: list[str] = []
         self._said = asyncio.Condition()
+        self._has_said_all = False
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
 
@@ -66,6 +68,7 @@ class Process:
 
     async def start(self) -> None:
         """Start it."""
+        self._has_said_all = False
         self._process = await asyncio.create_subprocess_exec(
             *self.command,
             cwd=ROOT,
@@ -82,6 +85,9 @@ class Process:
             async with self._said:
                 self.lines.append(line.decode().rstrip("\n"))
                 self._said.notify_all()
+        async with self._said:
+            self._has_said_all = True
+            self._said.notify_all()
 
     async def line(self, text: str, *, count: int = 1) -> str:
         """Return the line that holds a text for the `count`-th time, once it was said."""
@@ -90,7 +96,8 @@ class Process:
             return [line for line in self.lines if text in line]
 
         async with asyncio.timeout(PATIENCE_S), self._said:
-            await self._said.wait_for(lambda: len(found()) >= count)
+            await self._said.wait_for(lambda: len(found()) >= count or self._has_said_all)
+        assert len(found()) >= count, "\n".join([f"it ended without {text!r}:", *self.lines[-40:]])
         return found()[count - 1]
 
     @property
@@ -130,7 +137,7 @@ class ServerProcess(Process):
         self.address = f"127.0.0.1:{port or free_port()}"
         flags = [flag for setting in settings for flag in ("--set", setting)]
         super().__init__(
-            *(sys.executable, "-m", "stepgraph_client.command.main", "serve"),
+            *(STEPGRAPH, "serve"),
             *("--data", str(data), "--listen", self.address, "--log-format", "json", *flags),
         )
         self.starts = 0
@@ -139,11 +146,7 @@ class ServerProcess(Process):
         """Start it, and return once it answers."""
         await super().start()
         self.starts += 1
-        try:
-            await self.line('"server.ready"', count=self.starts)
-        except TimeoutError:
-            message = "\n".join(["the server did not get ready", *self.lines[-40:]])
-            raise AssertionError(message) from None
+        await self.line('"server.ready"', count=self.starts)
 
     async def restart(self) -> None:
         """Kill it, and start it again on the same file and address."""
@@ -172,8 +175,7 @@ class ExecutorProcess(Process):
 @asynccontextmanager
 async def cli(server: str, *arguments: str) -> AsyncIterator[Process]:
     """Run a command of the command line against a server."""
-    command = (sys.executable, "-m", "stepgraph_client.command.main", "--server", server)
-    async with Process(*command, *arguments) as process:
+    async with Process(STEPGRAPH, "--server", server, *arguments) as process:
         yield process
 
 
