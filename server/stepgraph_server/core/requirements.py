@@ -49,3 +49,12 @@ def requirement_key(requirement: task_pb2.Requirement) -> tuple[str, ...]:
         case _:
             message = "a requirement of an unknown variant"
             raise ValueError(message)
+
+
+def both_selectors(
+    one: tuple[tuple[str, str], ...], other: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    """Return the labels that satisfy both. A contradiction matches no executor, and the run then says so."""
+    if not other:
+        return one
+    return tuple(sorted({*one, *other})) if one else other

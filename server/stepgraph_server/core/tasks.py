@@ -20,7 +20,7 @@ from stepgraph_server.core.instants import (
     seconds_text,
     to_timestamp,
 )
-from stepgraph_server.core.requirements import requirement_message
+from stepgraph_server.core.requirements import both_selectors, requirement_message
 from stepgraph_server.core.state import Activation, RunState, Task, TaskStatus, ToolSet
 
 if TYPE_CHECKING:
@@ -85,17 +85,13 @@ def new_task(
 ) -> Task:
     """Build a task that waits, with what its node says of tries, limits and executors."""
     node = activation.node
-    selector = state.selector
-    if node.selector:
-        # The run's labels and the node's must both be satisfied; a contradiction matches no executor, and says so.
-        selector = tuple(sorted({*state.selector, *node.selector}))
     return Task(
         id=task_id,
         activation=activation,
         key=key,
         requirement=requirement_message(key),
         label="",
-        selector=selector,
+        selector=both_selectors(state.selector, node.selector),
         retry=node.retry,
         limits=node.limits,
         # Only a model call shows progress, not a condition of the same node.

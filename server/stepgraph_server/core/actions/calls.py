@@ -25,6 +25,12 @@ def open_calls(poll: Poll) -> list[conversation_pb2.ToolCallBlock]:
     ]
 
 
+def provider_id_of(poll: Poll, call_id: str) -> str:
+    """Return what the model's provider calls a call; empty if it gave it no id."""
+    call = poll.state.conversation.open_call(call_id)
+    return "" if call is None else call.provider_id
+
+
 def settled_decision(poll: Poll, *, performed: Sequence[str]) -> state_pb2.GraphDecision | None:
     """Return what is carried on: nothing once every call has its result, else the decision as a whole."""
     if all(call.id in performed for call in open_calls(poll)):

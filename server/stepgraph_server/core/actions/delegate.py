@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepgraph.v1 import conversation_pb2, failure_pb2, graph_pb2
+from stepgraph.v1 import failure_pb2, graph_pb2
+from stepgraph_server.core.actions.calls import provider_id_of
 from stepgraph_server.core.actions.inputs import agent_input
 from stepgraph_server.core.actions.messages import output_message, result_message, value_blocks
 from stepgraph_server.core.actions.step import MAX_RENDERED_BYTES, Await, Done, Effect, Fail
@@ -31,8 +32,8 @@ def poll(poll: Poll) -> Step:
     call_id = poll.activation.call_ids[0]
     if not call_id:
         return Done(value=value, messages=(output_message(value, node.id),), decides=True)
-    block = conversation_pb2.ToolResultBlock(call_id=call_id, content=value_blocks(value))
-    return Done(value=value, messages=(result_message([block]),), decides=True)
+    message = result_message(call_id, provider_id_of(poll, call_id), value_blocks(value))
+    return Done(value=value, messages=(message,), decides=True)
 
 
 def _ask(poll: Poll) -> Step:

@@ -23,6 +23,7 @@ from stepgraph_server.core.decisions import (
     switch_paradigm_definition,
 )
 from stepgraph_server.core.names import is_reserved, is_variable
+from stepgraph_server.core.requirements import both_selectors
 from stepgraph_server.core.state import ToolSet
 from stepgraph_server.core.templates import Template
 from stepgraph_server.core.values import from_json
@@ -65,27 +66,59 @@ def poll(poll: Poll) -> Step:
     return _finish(poll, result.llm.message)
 
 
+@dataclass(slots=True, kw_only=True)
+class _Request:
+    """A request without its messages, and what it was made of. In a loop it is the same at every turn, so it is kept."""
+
+    model: str
+    prompt: str
+    tools: ToolSet | None
+    head: bytes
+    prompt_digest: str
+
+
 def _ask(poll: Poll) -> Step:
     action = _action(poll)
-    model = _render(poll, action.model or poll.state.graph.default_model)
-    prompt = _system_prompt(poll, action)
-    tools = _tools(poll, action) if action.include_tool_definitions else None
+    request = _request(poll, action)
     added = _added_message(poll, action)
-    request = ModelInput(
-        head=_head(poll, action, model, prompt, tools),
-        prompt=added.SerializeToString() if added is not None else b"",
-        window=action.context if action.HasField("context") else None,
-    )
     effect = Effect(
-        key=("llm", model),
-        label=f"llm {model}",
-        prepared=request,
+        key=("llm", request.model),
+        label=f"llm {request.model}",
+        prepared=ModelInput(
+            head=request.head,
+            prompt=added.SerializeToString() if added is not None else b"",
+            window=action.context if action.HasField("context") else None,
+        ),
         message_count=len(poll.state.conversation) + (added is not None),
-        prompt_digest=_prompt_digest(poll.state, prompt),
-        tools=tools,
+        prompt_digest=request.prompt_digest,
+        tools=request.tools,
         spends_tokens=True,
     )
     return Await(effects=(effect,))
+
+
+def _request(poll: Poll, action: graph_pb2.NodeAction.LlmInfer) -> _Request:
+    model = _render(poll, action.model or poll.state.graph.default_model)
+    prompt = _system_prompt(poll, action)
+    tools = _tools(poll, action) if action.include_tool_definitions else None
+    key = ("request", poll.activation.node.id)
+    known = poll.state.caches.get(key)
+    if (
+        isinstance(known, _Request)
+        and known.model == model
+        and known.prompt == prompt
+        and known.tools is tools
+    ):
+        return known
+    request = _Request(
+        model=model,
+        prompt=prompt,
+        tools=tools,
+        head=_head(action, model, prompt, tools),
+        prompt_digest=canonical.digest_text(prompt) if prompt else "",
+    )
+    poll.state.caches[key] = request
+    return request
 
 
 def _finish(poll: Poll, message: conversation_pb2.Message) -> Step:
@@ -138,36 +171,9 @@ def _added_message(
     return user_message(_render(poll, action.prompt_template), poll.activation.node.id)
 
 
-def _prompt_digest(state: RunState, prompt: str) -> str:
-    if not prompt:
-        return ""
-    # The same prompt comes again at every turn of a loop.
-    key = ("prompt", prompt)
-    digest = state.caches.get(key)
-    if not isinstance(digest, str):
-        digest = canonical.digest_text(prompt)
-        _remember(state, key, digest)
-    return digest
-
-
 def _head(
-    poll: Poll,
-    action: graph_pb2.NodeAction.LlmInfer,
-    model: str,
-    prompt: str,
-    tools: ToolSet | None,
+    action: graph_pb2.NodeAction.LlmInfer, model: str, prompt: str, tools: ToolSet | None
 ) -> bytes:
-    """Return the request without its messages. It is the same at every turn of a loop, so it is kept."""
-    key = (
-        "head",
-        poll.activation.node.id,
-        model,
-        prompt,
-        tools.digest if tools is not None else "",
-    )
-    head = poll.state.caches.get(key)
-    if isinstance(head, bytes):
-        return head
     request = llm_pb2.LlmRequest(
         model=model,
         system_prompt=prompt,
@@ -181,9 +187,7 @@ def _head(
             setattr(request, name, getattr(action, name))
     if action.HasField("tool_choice"):
         request.tool_choice.CopyFrom(action.tool_choice)
-    head = request.SerializeToString()
-    _remember(poll.state, key, head)
-    return head
+    return request.SerializeToString()
 
 
 def _tools(poll: Poll, action: graph_pb2.NodeAction.LlmInfer) -> ToolSet:
@@ -192,15 +196,14 @@ def _tools(poll: Poll, action: graph_pb2.NodeAction.LlmInfer) -> ToolSet:
     if activation.tools_digest:
         return state.tool_sets[activation.tools_digest]
     assert poll.world is not None, "tools that were offered are recorded with the task"
-    selector = tuple(sorted({*state.selector, *activation.node.selector}))
-    offers = poll.world.tools(selector)
+    offers = poll.world.tools(both_selectors(state.selector, activation.node.selector))
     key = ("tools", activation.node.id, poll.view.carried.paradigm)
     known = state.caches.get(key)
     # The catalogue gives the same object until it changes, so identity tells whether the set must be made again.
     if isinstance(known, tuple) and known[0] is offers:
         return known[1]  # type: ignore[no-any-return]  # put there below
     tools = _tool_set(state, _tool_filter(poll, action), offers)
-    _remember(state, key, (offers, tools))
+    state.caches[key] = (offers, tools)
     return tools
 
 
@@ -241,13 +244,3 @@ def _tool_set(
             for definition, digest in found
         },
     )
-
-
-#: A node whose prompt differs at every turn would otherwise fill the memory of a long run.
-_MAX_CACHED = 64
-
-
-def _remember(state: RunState, key: object, value: object) -> None:
-    if len(state.caches) >= _MAX_CACHED:
-        state.caches.clear()
-    state.caches[key] = value

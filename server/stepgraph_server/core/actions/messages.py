@@ -37,50 +37,71 @@ def output_message(value: value_pb2.Value, node_id: str) -> pb.Message:
 
 def value_blocks(value: value_pb2.Value) -> list[pb.ContentBlock]:
     """Return a value as blocks that a model can read."""
+    block = pb.ContentBlock()
+    show_value(block, value)
+    return [block]
+
+
+def show_value(block: pb.ContentBlock, value: value_pb2.Value) -> None:
+    """Make an empty block show a value, so that a model can read it."""
     match value.WhichOneof("kind"):
         case "text":
-            return [text_block(value.text)]
+            block.text.text = value.text
         case "json":
-            return [text_block(value.json)]
+            block.text.text = value.json
         case "blob" if value.blob.media_type.startswith("image/"):
-            return [pb.ContentBlock(image=pb.ImageBlock(blob=value.blob))]
+            block.image.blob.CopyFrom(value.blob)
         case "blob":
-            return [pb.ContentBlock(file=pb.FileBlock(blob=value.blob))]
+            block.file.blob.CopyFrom(value.blob)
         case "stored":
-            return [_stored_block(value.stored)]
+            _show_stored(block, value.stored)
         case "secret":
-            return [text_block(f"(secret {value.secret.name})")]
+            block.text.text = f"(secret {value.secret.name})"
         case _:
-            return [text_block("")]
+            block.text.text = ""
 
 
-def _stored_block(stored: value_pb2.StoredValue) -> pb.ContentBlock:
+def _show_stored(block: pb.ContentBlock, stored: value_pb2.StoredValue) -> None:
     if stored.form != value_pb2.VALUE_FORM_BLOB:
-        return pb.ContentBlock(text=pb.TextBlock(stored=stored))
-    if stored.media_type.startswith("image/"):
-        return pb.ContentBlock(image=pb.ImageBlock(stored=stored))
-    return pb.ContentBlock(file=pb.FileBlock(stored=stored))
+        block.text.stored.CopyFrom(stored)
+    elif stored.media_type.startswith("image/"):
+        block.image.stored.CopyFrom(stored)
+    else:
+        block.file.stored.CopyFrom(stored)
 
 
-def result_message(results: Sequence[pb.ToolResultBlock]) -> pb.Message:
-    """Return results of calls as one message."""
-    return pb.Message(
-        role=pb.ROLE_TOOL, content=[pb.ContentBlock(tool_result=result) for result in results]
-    )
+def result_message(
+    call_id: str, provider_id: str, content: Sequence[pb.ContentBlock]
+) -> pb.Message:
+    """Return what came of a call, which is not an error, as a message."""
+    message, result = _new_result(call_id, provider_id)
+    result.content.extend(content)
+    return message
 
 
-def tool_result_block(call_id: str, result: transition_pb2.ToolResult) -> pb.ToolResultBlock:
-    """Return a tool's result under its call; what the model sees is its content, else its output."""
-    return pb.ToolResultBlock(
-        call_id=call_id,
-        is_error=result.is_error,
-        content=result.content or value_blocks(result.output),
-    )
+def tool_message(call_id: str, provider_id: str, tool: transition_pb2.ToolResult) -> pb.Message:
+    """Return a tool's result under its call as a message; what the model sees is its content, else its output.
+
+    One message per result: such a message is arranged as it is, while one with several has to be taken apart.
+    """
+    message, result = _new_result(call_id, provider_id)
+    if tool.is_error:
+        result.is_error = True
+    if tool.content:
+        result.content.extend(tool.content)
+    else:
+        show_value(result.content.add(), tool.output)
+    return message
 
 
-def error_block(call_id: str, text: str) -> pb.ToolResultBlock:
-    """Return an error as the result of a call."""
-    return pb.ToolResultBlock(call_id=call_id, is_error=True, content=[text_block(text)])
+def _new_result(call_id: str, provider_id: str) -> tuple[pb.Message, pb.ToolResultBlock]:
+    # Built in place: a block that is made apart is copied into its message, and its payload with it.
+    message = pb.Message(role=pb.ROLE_TOOL)
+    result = message.content.add().tool_result
+    result.call_id = call_id
+    if provider_id:
+        result.provider_id = provider_id
+    return message, result
 
 
 def failure_text(why: failure_pb2.Failure) -> str:

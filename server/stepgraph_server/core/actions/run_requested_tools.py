@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepgraph.v1 import failure_pb2, graph_pb2, transition_pb2, value_pb2
-from stepgraph_server.core.actions.calls import open_calls, settled_decision, tool_error
+from stepgraph_server.core.actions.calls import (
+    open_calls,
+    provider_id_of,
+    settled_decision,
+    tool_error,
+)
 from stepgraph_server.core.actions.inputs import tool_input
 from stepgraph_server.core.actions.messages import (
     failure_text,
     list_value,
     refused_call,
-    result_message,
-    tool_result_block,
+    tool_message,
 )
 from stepgraph_server.core.actions.step import Answered, Await, Done, Effect
 from stepgraph_server.core.decisions import filter_passes, judge_call
@@ -57,8 +61,8 @@ def _effect(
 def _finish(poll: Poll) -> Step:
     call_ids = poll.activation.call_ids
     results = [_tool_result(result) for result in poll.results]
-    blocks = [
-        tool_result_block(call_id, result)
+    messages = [
+        tool_message(call_id, provider_id_of(poll, call_id), result)
         for call_id, result in zip(call_ids, results, strict=True)
     ]
     outputs = [result.output for result in results]
@@ -66,7 +70,7 @@ def _finish(poll: Poll) -> Step:
     all_failed = all(result.is_error for result in results)
     return Done(
         value=outputs[0] if len(outputs) == 1 else list_value(outputs),
-        messages=(result_message(blocks),),
+        messages=tuple(messages),
         error=tool_error(poll.activation.node.id, results) if all_failed else None,
         decision=settled_decision(poll, performed=call_ids),
         decides=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepgraph.v1 import conversation_pb2, graph_pb2
+from stepgraph_server.core.actions.calls import provider_id_of
 from stepgraph_server.core.actions.messages import result_message, text_block
 from stepgraph_server.core.actions.step import Done, Fail
 from stepgraph_server.core.failures import failure
@@ -33,8 +34,6 @@ def poll(poll: Poll) -> Step:
         return Fail(failure=failure("PARADIGM_UNKNOWN", message, source=node.id))
     messages: tuple[conversation_pb2.Message, ...] = ()
     if wanted.call_id:
-        done = conversation_pb2.ToolResultBlock(
-            call_id=wanted.call_id, content=[text_block(f"switched to {wanted.paradigm}")]
-        )
-        messages = (result_message([done]),)
+        said = [text_block(f"switched to {wanted.paradigm}")]
+        messages = (result_message(wanted.call_id, provider_id_of(poll, wanted.call_id), said),)
     return Done(paradigm=wanted.paradigm, decides=True, messages=messages)

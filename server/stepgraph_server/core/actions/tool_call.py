@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING
 
 from stepgraph.v1 import conversation_pb2, failure_pb2, graph_pb2, interrupt_pb2
 from stepgraph_server.core import canonical, json_text
-from stepgraph_server.core.actions.calls import open_calls, settled_decision, tool_error
+from stepgraph_server.core.actions.calls import (
+    open_calls,
+    provider_id_of,
+    settled_decision,
+    tool_error,
+)
 from stepgraph_server.core.actions.inputs import tool_input
 from stepgraph_server.core.actions.messages import (
     output_message,
     refused_call,
-    result_message,
-    tool_result_block,
+    tool_message,
 )
 from stepgraph_server.core.actions.step import (
     MAX_RENDERED_BYTES,
@@ -46,7 +50,7 @@ def poll(poll: Poll) -> Step:
         return Done(
             value=tool.output, messages=(output_message(tool.output, node.id),), error=error
         )
-    message = result_message([tool_result_block(call_id, tool)])
+    message = tool_message(call_id, provider_id_of(poll, call_id), tool)
     return Done(
         value=tool.output,
         messages=(message,),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from stepgraph.v1 import failure_pb2, llm_pb2, task_pb2
 from stepgraph_server.core.actions import poll_action
-from stepgraph_server.core.actions.llm_infer import _MAX_CACHED, _remember
 from stepgraph_server.core.actions.step import Await, Effect, Fail
 from stepgraph_server.core.state import Carried
 from tests.support.core_pieces import compiled, poll_of, started, state_of, succeeded, text, world
@@ -69,11 +68,17 @@ def test_a_call_that_failed_fails_the_node() -> None:
     assert poll_action(poll_of(state_of(GRAPH), "b", None, why)) == Fail(failure=why)
 
 
-def test_caches_do_not_grow_without_end() -> None:
-    state = state_of(GRAPH)
-    for number in range(_MAX_CACHED + 1):
-        _remember(state, number, number)
-    assert list(state.caches) == [_MAX_CACHED]
+def test_of_a_prompt_that_differs_at_every_turn_only_the_last_request_is_kept() -> None:
+    state = state_of(GRAPH, x=text("Emma"), model=text("large"))
+    for name in ("Emma", "Fanny"):
+        state.variables["x"] = text(name)
+        step = poll_action(poll_of(state, "a", Carried(paradigm="p")))
+        assert isinstance(step, Await)
+        (effect,) = step.effects
+        assert isinstance(effect, Effect)
+        made = task_pb2.TaskInput.FromString(effect.prepared.build(state)).llm
+        assert made.system_prompt == f"I am {name}."
+    assert len([key for key in state.caches if key[0] == "request"]) == 1  # type: ignore[index]  # keys are tuples
 
 
 def test_what_is_offered_is_made_once_until_it_changes() -> None:

@@ -6,11 +6,11 @@ import pytest
 
 from stepgraph.v1 import failure_pb2, value_pb2
 from stepgraph_server.core.actions.messages import (
-    error_block,
     failure_text,
     list_value,
     output_message,
     refused_call,
+    tool_message,
     value_blocks,
 )
 from tests.support.core_pieces import json, text
@@ -67,8 +67,10 @@ def test_an_output_says_which_node_it_is_of() -> None:
 
 
 def test_errors_are_results() -> None:
-    block = error_block("c", "broken")
-    assert (block.call_id, block.is_error, block.content[0].text.text) == ("c", True, "broken")
+    message = tool_message("c", "p", refused_call("broken").tool)
+    result = message.content[0].tool_result
+    assert (result.call_id, result.provider_id, result.is_error) == ("c", "p", True)
+    assert result.content[0].text.text == "broken"
     assert refused_call("no").tool.is_error
     assert failure_text(failure_pb2.Failure(code="X", message="y")) == "X: y"
 
