@@ -75,10 +75,13 @@ class InterruptService:
         """List questions, oldest first."""
         position = paging.decode_page(request.page_token, request, (int, str))
         limit = paging.entries(request.page_size, self._pages)
+        run_id = request.run_id or None
+        # Every run is the root of its tree as long as runs have no child runs.
+        alone, root = (None, run_id) if request.include_descendants else (run_id, None)
         found = await self._interrupts.list(
             namespace_of(request),
-            request.run_id or None,
-            None,
+            alone,
+            root,
             request.status or interrupt_pb2.INTERRUPT_STATUS_OPEN,
             (Instant(int(position[0])), str(position[1])) if position else None,
             limit + 1,

@@ -436,8 +436,6 @@ def _get_interrupt(check: _Check, request: interrupt_service_pb2.GetInterruptReq
 def _list_interrupts(check: _Check, request: interrupt_service_pb2.ListInterruptsRequest) -> None:
     check.namespace(request)
     check.run_id(request.run_id, may_be_empty=True)
-    if request.include_descendants:
-        check.findings.not_yet("include_descendants")
     check.page(request)
 
 

@@ -74,3 +74,15 @@ async def test_open_questions_are_listed_oldest_first_in_pages(service, engine, 
     assert [q.interrupt_id for q in second.questions] == ["i3"]
     assert [q.interrupt_id for q in of_one.questions] == ["i1", "i3"]
     assert not answered.questions
+
+
+async def test_questions_of_a_run_and_its_children_are_listed_by_the_root(service, engine, context):
+    other = RunKey("default", "r2")
+    await engine.create(other)
+    for key, interrupt_id in ((RUN, "i1"), (other, "i2")):
+        await engine.ask(key, interrupt_id)
+
+    request = pb.ListInterruptsRequest(run_id="r1", include_descendants=True)
+    listed = await service.ListInterrupts(request, context)
+
+    assert [q.interrupt_id for q in listed.questions] == ["i1"]

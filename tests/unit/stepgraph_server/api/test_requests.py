@@ -178,8 +178,8 @@ WRONG = [
         {"answer.proceed_with.variables._approval": "UNKNOWN_VARIANT"},
     ),
     (
-        interrupt_service_pb2.ListInterruptsRequest(include_descendants=True),
-        {"include_descendants": "NOT_YET_SUPPORTED"},
+        interrupt_service_pb2.ListInterruptsRequest(run_id="!"),
+        {"run_id": "INVALID_REQUEST"},
     ),
     (
         executor_service_pb2.ReadTaskInputRequest(),
