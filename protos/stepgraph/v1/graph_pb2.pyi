@@ -119,7 +119,7 @@ Global___AppendMode: _TypeAlias = AppendMode  # noqa: Y015
 
 @_typing.final
 class StateGraph(_message.Message):
-    """An immutable definition of a graph. At most 2 MiB and 2,000 nodes. Registered under its name, each different content
+    """An immutable definition of a graph. At most 2 MiB, 2,000 nodes and 20,000 edges. Registered under its name, each different content
     is a new version with a digest.
     """
 

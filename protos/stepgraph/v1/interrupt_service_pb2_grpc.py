@@ -64,7 +64,7 @@ class InterruptServiceServicer:
 
     def AnswerInterrupt(self, request, context):
         """Answers a question. Of several answers the first wins; the same answer again, by anyone, is OK and changes nothing.
-        NOT_FOUND INTERRUPT_NOT_FOUND: no such question. INVALID_ARGUMENT ANSWER_INVALID: it does not fit; the question stays open.
+        NOT_FOUND INTERRUPT_NOT_FOUND: no such question; VALUE_NOT_FOUND: a stored value in it was not written. INVALID_ARGUMENT ANSWER_INVALID: it does not fit; the question stays open.
         FAILED_PRECONDITION INTERRUPT_ANSWERED: another answer was first; its metadata says which. INTERRUPT_CLOSED: the run went on
         without one. RUN_ENDED: the run is final. REQUEST_ID_REUSED: use a new request_id.
         """

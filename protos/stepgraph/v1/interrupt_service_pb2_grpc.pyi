@@ -22,7 +22,7 @@ class InterruptServiceStub:
     def __init__(self, channel: _aio.Channel) -> None: ...
     AnswerInterrupt: _aio.UnaryUnaryMultiCallable[_interrupt_service_pb2.AnswerInterruptRequest, _interrupt_service_pb2.AnswerInterruptResponse]
     """Answers a question. Of several answers the first wins; the same answer again, by anyone, is OK and changes nothing.
-    NOT_FOUND INTERRUPT_NOT_FOUND: no such question. INVALID_ARGUMENT ANSWER_INVALID: it does not fit; the question stays open.
+    NOT_FOUND INTERRUPT_NOT_FOUND: no such question; VALUE_NOT_FOUND: a stored value in it was not written. INVALID_ARGUMENT ANSWER_INVALID: it does not fit; the question stays open.
     FAILED_PRECONDITION INTERRUPT_ANSWERED: another answer was first; its metadata says which. INTERRUPT_CLOSED: the run went on
     without one. RUN_ENDED: the run is final. REQUEST_ID_REUSED: use a new request_id.
     """
@@ -45,7 +45,7 @@ class InterruptServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_interrupt_service_pb2.AnswerInterruptRequest, _abc.Awaitable[_interrupt_service_pb2.AnswerInterruptResponse]],
     ) -> _abc.Awaitable[_interrupt_service_pb2.AnswerInterruptResponse]:
         """Answers a question. Of several answers the first wins; the same answer again, by anyone, is OK and changes nothing.
-        NOT_FOUND INTERRUPT_NOT_FOUND: no such question. INVALID_ARGUMENT ANSWER_INVALID: it does not fit; the question stays open.
+        NOT_FOUND INTERRUPT_NOT_FOUND: no such question; VALUE_NOT_FOUND: a stored value in it was not written. INVALID_ARGUMENT ANSWER_INVALID: it does not fit; the question stays open.
         FAILED_PRECONDITION INTERRUPT_ANSWERED: another answer was first; its metadata says which. INTERRUPT_CLOSED: the run went on
         without one. RUN_ENDED: the run is final. REQUEST_ID_REUSED: use a new request_id.
         """

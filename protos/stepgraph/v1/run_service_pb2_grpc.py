@@ -128,7 +128,8 @@ class RunServiceServicer:
 
     def StartRun(self, request, context):
         """Creates a run; when it returns, the run is durable. NOT_FOUND GRAPH_NOT_FOUND, ALREADY_EXISTS RUN_EXISTS,
-        RESOURCE_EXHAUSTED PAYLOAD_TOO_LARGE, INVALID_ARGUMENT GRAPH_INVALID (an inline graph).
+        RESOURCE_EXHAUSTED PAYLOAD_TOO_LARGE (initial_state and input together have at most 2 MiB inline) or OVERLOADED,
+        NOT_FOUND VALUE_NOT_FOUND (a stored value that was not written), INVALID_ARGUMENT GRAPH_INVALID (an inline graph).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -24,7 +24,8 @@ class RunServiceStub:
     def __init__(self, channel: _aio.Channel) -> None: ...
     StartRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.StartRunRequest, _run_service_pb2.StartRunResponse]
     """Creates a run; when it returns, the run is durable. NOT_FOUND GRAPH_NOT_FOUND, ALREADY_EXISTS RUN_EXISTS,
-    RESOURCE_EXHAUSTED PAYLOAD_TOO_LARGE, INVALID_ARGUMENT GRAPH_INVALID (an inline graph).
+    RESOURCE_EXHAUSTED PAYLOAD_TOO_LARGE (initial_state and input together have at most 2 MiB inline) or OVERLOADED,
+    NOT_FOUND VALUE_NOT_FOUND (a stored value that was not written), INVALID_ARGUMENT GRAPH_INVALID (an inline graph).
     """
     StartAndWatchRun: _aio.UnaryStreamMultiCallable[_run_service_pb2.StartAndWatchRunRequest, _run_service_pb2.StartAndWatchRunResponse]
     """Creates a run and watches it; the same as StartRun and WatchRun from 0. With a repeated request_id it watches the run that exists."""
@@ -76,7 +77,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_run_service_pb2.StartRunRequest, _abc.Awaitable[_run_service_pb2.StartRunResponse]],
     ) -> _abc.Awaitable[_run_service_pb2.StartRunResponse]:
         """Creates a run; when it returns, the run is durable. NOT_FOUND GRAPH_NOT_FOUND, ALREADY_EXISTS RUN_EXISTS,
-        RESOURCE_EXHAUSTED PAYLOAD_TOO_LARGE, INVALID_ARGUMENT GRAPH_INVALID (an inline graph).
+        RESOURCE_EXHAUSTED PAYLOAD_TOO_LARGE (initial_state and input together have at most 2 MiB inline) or OVERLOADED,
+        NOT_FOUND VALUE_NOT_FOUND (a stored value that was not written), INVALID_ARGUMENT GRAPH_INVALID (an inline graph).
         """
 
     @_abc_1.abstractmethod

@@ -906,6 +906,7 @@ class StepContext(_message.Message):
     HISTORY_START_FIELD_NUMBER: _builtins.int
     VARIABLES_FIELD_NUMBER: _builtins.int
     CONVERSATION_FIELD_NUMBER: _builtins.int
+    PROGRAM_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
     node_id: _builtins.str
@@ -914,6 +915,8 @@ class StepContext(_message.Message):
     """The turn, from 0."""
     history_start: _builtins.int
     """The first turn that `history` has."""
+    program: _builtins.str
+    """The program that is polled."""
     @_builtins.property
     def input(self) -> _value_pb2.Value:
         """The input. Absent means empty."""
@@ -946,10 +949,11 @@ class StepContext(_message.Message):
         history_start: _builtins.int = ...,
         variables: _abc.Mapping[_builtins.str, _value_pb2.Value] | None = ...,
         conversation: _abc.Iterable[_conversation_pb2.Message] | None = ...,
+        program: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["input", b"input"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "history", b"history", "history_start", b"history_start", "input", b"input", "node_id", b"node_id", "results", b"results", "run_id", b"run_id", "turn", b"turn", "variables", b"variables"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "history", b"history", "history_start", b"history_start", "input", b"input", "node_id", b"node_id", "program", b"program", "results", b"results", "run_id", b"run_id", "turn", b"turn", "variables", b"variables"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
