@@ -7,9 +7,6 @@ import pytest
 from tests.support.e2e_house import house_at
 from tests.support.e2e_processes import ServerProcess
 
-#: So that a lost executor's work moves soon, and nobody has to wait for a silence.
-QUICK = ("session.lost_grace=300ms", "session.ping_interval=1s", "session.silence_limit=2s")
-
 
 @pytest.fixture
 def data(tmp_path):
@@ -18,8 +15,8 @@ def data(tmp_path):
 
 @pytest.fixture
 def settings():
-    """What the server is started with; a test that wants something else overrides it."""
-    return QUICK
+    """What the server is started with; a test that wants something else names it as a parameter."""
+    return ()
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from tests.support.e2e_processes import ExecutorProcess, cli_output
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
 
+# A lost executor's work moves soon. Not with tests in which an executor comes back after its server.
+SHORT_GRACE = pytest.mark.parametrize("settings", [("session.lost_grace=300ms",)])
 COMPLETED = RunStatus.RUN_STATUS_COMPLETED
 
 
@@ -121,6 +123,7 @@ async def test_a_result_that_ends_while_the_server_is_away_is_handed_over_when_i
 # ---- executors that are killed ---------------------------------------------------------------
 
 
+@SHORT_GRACE
 async def test_a_killed_executor_s_task_moves_to_another_one_within_the_grace(server, house, client):
     graph = Graph("hold")
     graph.tool("hold", "hold", {}, output="by")
@@ -146,6 +149,7 @@ async def test_a_killed_executor_s_task_moves_to_another_one_within_the_grace(se
             assert "task_failed" not in kinds(events), "being killed is not a try"
 
 
+@SHORT_GRACE
 async def test_executor_and_server_are_killed_together_and_the_task_is_done_by_who_comes(
     server, house, client
 ):
