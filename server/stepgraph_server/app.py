@@ -98,6 +98,8 @@ async def running_server(
                 _forget_requests(parts.store, parts.clock, settings.retention.request_ids)
             )
             async with AsyncExitStack() as stack:
+                # Last of all here: what runs still begin when nobody calls any more needs the background as its owner.
+                stack.callback(parts.runner.close)
                 # Told of no error, since what goes wrong inside should come out as it is and not in a group.
                 await parts.sessions.__aenter__()
                 stack.push_async_callback(parts.sessions.__aexit__, None, None, None)
@@ -110,8 +112,7 @@ async def running_server(
                     store=parts.store,
                 )
     finally:
-        parts.runner.closing = True
-        parts.runner.timers.close()
+        parts.runner.close()
         await parts.store.close()
 
 

@@ -185,6 +185,18 @@ async def test_tasks_whose_queue_limit_is_over_do_not_stand_in_front_of_others()
 
 
 @in_virtual_time
+async def test_tasks_that_wait_still_wait_once_after_their_run_was_read_again():
+    async with rig() as it:
+        executor = await Executor(it, max_in_flight=1).connect()
+        await it.start(wide(5))
+        it.store.fail_next("task_completed")
+        executor.finish_all()
+        await asyncio.sleep(1)
+        # Its result was kept, and is recorded now; the next one has its slot.
+        assert (len(executor.received), len(it.dispatcher.waiting)) == (2, 3)
+
+
+@in_virtual_time
 async def test_what_nobody_can_do_is_said_once_and_done_when_somebody_comes():
     async with rig() as it:
         await Executor(it, "idle", capabilities=[llm("m")]).connect()

@@ -11,6 +11,8 @@ from stepgraph.v1 import interrupt_pb2, run_service_pb2
 from stepgraph_server.core.errors import Quarantined, Refused
 from stepgraph_server.core.instants import SECOND
 from stepgraph_server.engine.callers import Caller, RequestKey
+from stepgraph_server.engine.engine import MAX_CREATION_TRIES
+from stepgraph_server.storage.errors import RunExists
 from stepgraph_server.storage.journal import Backlog
 from stepgraph_server.storage.records import RunKey
 from tests.support.engine_executor import Executor, failed, succeeded
@@ -133,9 +135,31 @@ async def test_what_happens_to_a_run_is_not_decided_on_one_that_is_refused():
 @in_virtual_time
 async def test_an_id_that_only_seemed_to_be_in_use_can_be_taken():
     async with rig() as it:
-        looked, run = await together(it.runner.settled(RunKey(NAMESPACE, "r1")), it.start(work()))
+        # Somebody asks for the run while nothing can be read, so that its id is in memory until something can.
+        it.store.runs.unreadable = True
+        asking = asyncio.gather(
+            it.runner.settled(RunKey(NAMESPACE, "r1")), it.start(work()), return_exceptions=True
+        )
+        await asyncio.sleep(1)
+        it.store.runs.unreadable = False
+        looked, run = await asking
         assert reason(looked) == "RUN_NOT_FOUND"
         assert run.run_id == "r1"
+
+
+@in_virtual_time
+async def test_an_id_that_is_in_use_again_and_again_is_given_up(monkeypatch):
+    async with rig() as it:
+        tries = []
+
+        def create(key, state, delivery):
+            tries.append(key)
+            delivery.reply.failed(RunExists(key))
+
+        monkeypatch.setattr(it.runner, "create", create)
+        with pytest.raises(Refused, match="RUN_EXISTS"):
+            await it.start(work())
+        assert len(tries) == MAX_CREATION_TRIES
 
 
 @in_virtual_time
