@@ -124,7 +124,9 @@ async def test_a_result_that_ends_while_the_server_is_away_is_handed_over_when_i
 
 
 @SHORT_GRACE
-async def test_a_killed_executor_s_task_moves_to_another_one_within_the_grace(server, house, client):
+async def test_a_killed_executor_s_task_moves_to_another_one_within_the_grace(
+    server, house, client
+):
     graph = Graph("hold")
     graph.tool("hold", "hold", {}, output="by")
     graph.end("hold")
