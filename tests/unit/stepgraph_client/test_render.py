@@ -344,6 +344,8 @@ def printed(*events: RunEvent | TransientEvent, terminal: bool = False) -> str:
         soft_wrap=True,
         highlight=False,
         color_system="standard" if terminal else None,
+        # Whatever the environment of the tests says.
+        no_color=not terminal,
     )
     printer = EventPrinter(console)
     for event in events:
