@@ -85,7 +85,7 @@ def _json(given: object) -> str:
     try:
         return _ENCODER.encode(given)
     except PydanticSerializationError as error:
-        message = f"a {type(given).__name__} can't be written as JSON: {error}"
+        message = f"{type(given).__name__} can't be written as JSON: {error}"
         raise TypeError(message) from error
     except RecursionError as error:
         message = "it is nested too deep for JSON, or in itself"

@@ -467,7 +467,8 @@ def load(
         sources[about.name] = source
     if given:
         unknown = min(given)
-        raise SettingError(name=unknown, source="a flag", message="there is no such setting")
+        message = "there is no such setting; `stepgraph serve --settings` lists all"
+        raise SettingError(name=unknown, source="a flag", message=message)
     return LoadedSettings(settings=_build(groups), sources=sources)
 
 

@@ -8,7 +8,7 @@ import click
 
 from stepgraph_client.command.calling import CommandError, Settings, perform
 from stepgraph_client.command.output import plain, print_json, print_table
-from stepgraph_client.command.parameters import GivenGraph, given_graph
+from stepgraph_client.command.parameters import GivenGraph, given_graph, reference
 from stepgraph_client.command.problems import all_problems, problem_lines
 from stepgraph_client.dumps import dump_graph
 from stepgraph_client.errors import GraphInvalid
@@ -87,7 +87,7 @@ def validate(settings: Settings, file: str, *, as_json: bool) -> None:
 
 
 @graphs_group.command("get")
-@click.argument("graph")
+@click.argument("graph", type=reference)
 @json_option
 @click.pass_obj
 def get(settings: Settings, graph: str, *, as_json: bool) -> None:
@@ -105,7 +105,7 @@ def get(settings: Settings, graph: str, *, as_json: bool) -> None:
 
 
 @graphs_group.command("show")
-@click.argument("graph", required=False, default="")
+@click.argument("graph", required=False, default="", type=reference)
 @click.option("--run", "run_id", default="", help="Show the path of this run.")
 @click.pass_obj
 def show(settings: Settings, graph: str, run_id: str) -> None:

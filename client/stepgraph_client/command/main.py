@@ -14,6 +14,7 @@ from stepgraph_client.command.calling import CommandError, Settings
 from stepgraph_client.command.executors import executors_command
 from stepgraph_client.command.graphs import graphs_group
 from stepgraph_client.command.interrupts import answer_command, interrupts_command
+from stepgraph_client.command.parameters import server_address
 from stepgraph_client.command.run import run_command
 from stepgraph_client.command.runs import runs_group
 from stepgraph_client.connection import DEFAULT_SERVER
@@ -43,6 +44,7 @@ class CommandGroup(click.Group):
     "--server",
     envvar="STEPGRAPH_SERVER",
     default=DEFAULT_SERVER,
+    type=server_address,
     show_default=True,
     show_envvar=True,
     metavar="HOST:PORT",

@@ -22,6 +22,22 @@ if TYPE_CHECKING:
     from stepgraph.v1.graph_pb2 import StateGraph
 
 _SUFFIXES = {".yaml", ".yml", ".json"}
+_GRPC_SCHEMES = {"dns", "ipv4", "ipv6", "unix", "unix-abstract", "vsock", "xds"}
+_MAX_PORT = 65_535
+
+
+def server_address(text: str) -> str:
+    """Read where a server is: `HOST:PORT`, or a name of gRPC's own such as `unix:/run/stepgraph.sock` or `dns:///host:7233`."""
+    if text.partition(":")[0] in _GRPC_SCHEMES:
+        return text
+    host, _, port = text.rpartition(":")
+    # gRPC would add port 443, or take a port modulo 65,536, and then ask somebody else.
+    is_port = port.isascii() and port.isdigit() and 0 < int(port[:6]) <= _MAX_PORT
+    is_host = bool(host) and "/" not in host and (":" not in host or host.startswith("["))
+    if not is_port or not is_host:
+        message = f"{text!r} is not HOST:PORT, such as 127.0.0.1:7233"
+        raise click.BadParameter(message)
+    return text
 
 
 def pair(text: str) -> tuple[str, str]:
@@ -86,3 +102,16 @@ def given_graph(name: str) -> GivenGraph:
             raise as_command_error(error) from error
         return GivenGraph(reference=name, definition=loaded.graph, source=loaded.source)
     return GivenGraph(reference=name)
+
+
+def reference(name: str) -> str:
+    """Read a reference to a registered graph, where a file is of no use."""
+    path = Path(name)
+    # A graph may have the name of a file; only what is there and looks like a graph's file is meant as one.
+    if path.suffix.lower() in _SUFFIXES and path.is_file():
+        message = (
+            f"{name!r} is a file, and this takes a registered graph: name, name@3 or sha256:…; "
+            f"`stepgraph graphs register {name}` registers it"
+        )
+        raise click.BadParameter(message)
+    return name

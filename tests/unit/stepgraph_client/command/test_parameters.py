@@ -5,7 +5,15 @@ import pytest
 
 from stepgraph.v1.value_pb2 import Value
 from stepgraph_client.command.calling import FileError
-from stepgraph_client.command.parameters import given_graph, json_value, pair, span, variable
+from stepgraph_client.command.parameters import (
+    given_graph,
+    json_value,
+    pair,
+    reference,
+    server_address,
+    span,
+    variable,
+)
 
 
 def test_pairs_are_split_at_the_first_sign() -> None:
@@ -27,6 +35,12 @@ def test_variables_are_text_or_json() -> None:
         (variable, "a:=[", "is not JSON"),
         (json_value, "{'a': 1}", "is not JSON: line 1, column 2: expected a key"),
         (span, "soon", "write one such as"),
+        (server_address, "127.0.0.1", "is not HOST:PORT, such as"),
+        (server_address, "127.0.0.1:99999", "is not HOST:PORT"),
+        (server_address, "127.0.0.1:0", "is not HOST:PORT"),
+        (server_address, ":7233", "is not HOST:PORT"),
+        (server_address, "::1", "is not HOST:PORT"),
+        (server_address, "http://127.0.0.1:7233", "is not HOST:PORT"),
     ],
 )
 def test_what_is_typed_wrongly_says_what_it_should_look_like(read, text, message) -> None:
@@ -47,3 +61,20 @@ def test_a_graph_is_a_file_if_it_looks_like_one_or_is_there(tmp_path) -> None:
     assert given_graph("react@3").definition is None
     with pytest.raises(FileError, match="No such file"):
         given_graph("missing.yaml")
+
+
+@pytest.mark.parametrize(
+    "text", ["127.0.0.1:7233", "db.internal:1", "[::1]:7233", "unix:/run/s.sock", "dns:///a:7233"]
+)
+def test_addresses_of_servers_are_taken_as_grpc_takes_them(text) -> None:
+    assert server_address(text) == text
+
+
+def test_a_file_is_no_reference(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "react.yaml").write_text("name: react\n")
+    (tmp_path / "react").write_text("")
+    with pytest.raises(click.BadParameter, match=r"`stepgraph graphs register react\.yaml`"):
+        reference("react.yaml")
+    assert reference("react") == "react"
+    assert reference("gone.yaml") == "gone.yaml"
