@@ -27,7 +27,7 @@ from stepgraph_client.values import from_value
 from stepgraph_client.watching import Event, Follower, RunNews, SequenceCursor, TokenCursor
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from stepgraph.v1.run_pb2 import Run
     from stepgraph.v1.run_service_pb2 import ActivationState, StartRunRequest
@@ -150,7 +150,7 @@ class RunCalls(CallGroup):
         view: WatchView.ValueType = WatchView.WATCH_VIEW_FULL,
         history_only: bool = False,
         on_lost: OnLost | None = None,
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         """Yield all events of a run after a sequence, then what happens, until the run is over.
 
         There is no gap and no duplicate, whatever happens to connections and servers: it goes on by itself. Transient
@@ -185,7 +185,7 @@ class RunCalls(CallGroup):
         *,
         resume_token: str = "",
         view: WatchView.ValueType = WatchView.WATCH_VIEW_FULL,
-    ) -> AsyncIterator[RunNews]:
+    ) -> AsyncGenerator[RunNews, None]:
         """Yield the events of a run and of its child runs; see `watch`."""
         cursor = TokenCursor(resume_token)
 
@@ -208,7 +208,7 @@ class RunCalls(CallGroup):
         resume_token: str = "",
         view: WatchView.ValueType = WatchView.WATCH_VIEW_FULL,
         **which: Unpack[RunFilterOptions],
-    ) -> AsyncIterator[RunNews]:
+    ) -> AsyncGenerator[RunNews, None]:
         """Yield what happens in all runs that match, from now or from a token on, for as long as you like."""
         cursor = TokenCursor(resume_token)
 
@@ -308,7 +308,7 @@ class RunHandle:
         """The run's id."""
         return self.run.run_id
 
-    def events(self, after_sequence: int = 0) -> AsyncIterator[Event]:
+    def events(self, after_sequence: int = 0) -> AsyncGenerator[Event, None]:
         """Yield what happened and happens, until the run is over; see `Client.watch`."""
         return self._client.watch(self.run_id, after_sequence)
 

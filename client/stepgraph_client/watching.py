@@ -18,7 +18,7 @@ from stepgraph_client.calls import WATCH_PATIENCE, Patience
 from stepgraph_client.errors import StepgraphError, read_status
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 
     from stepgraph.v1.run_service_pb2 import WatchBatch
     from stepgraph_client.calls import Caller
@@ -211,7 +211,7 @@ class Follower(Generic[Response, Item_co]):
         self._failures = 0
         self._gaps = 0
 
-    async def items(self) -> AsyncIterator[Item_co]:
+    async def items(self) -> AsyncGenerator[Item_co, None]:
         """Yield everything until the end.
 
         Raises:

@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from stepgraph_client import Client, Executor, Patience
 from stepgraph_server.app import RunningServer, running_server
@@ -153,7 +153,7 @@ def kinds(events: list[RunEvent]) -> list[str]:
     return [str(event.WhichOneof("kind")) for event in events]
 
 
-def is_durable(event: Event) -> bool:
+def is_durable(event: Event) -> TypeGuard[RunEvent]:
     """Say whether it is an event of the journal."""
     return event.DESCRIPTOR.name == "RunEvent"
 
@@ -171,7 +171,7 @@ async def happened(client: Client, run_id: str, kind: str, count: int = 1) -> Ru
     """Return the event of a kind that happens for the `count`-th time, once it has."""
     async with asyncio.timeout(PATIENCE_S), aclosing(client.watch(run_id)) as events:
         async for event in events:
-            if event.WhichOneof("kind") == kind:
+            if is_durable(event) and event.WhichOneof("kind") == kind:
                 count -= 1
                 if not count:
                     return event
