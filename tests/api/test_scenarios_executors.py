@@ -217,6 +217,19 @@ async def test_a_silent_connection_is_given_up_and_its_executor_comes_back_with_
     assert house.ledger.calls["e1"] == 2
 
 
+async def test_a_slow_line_makes_nothing_but_time_pass(house, client):
+    gate = Gate()
+    gate.let()
+    async with Network(house.address) as network:
+        network.delay_s = 0.03
+        await house.work(worker(house, "e1", gate, address=network.address))
+        runs = await start_all(client, 20)
+        assert set(await wait_all(runs)) == {COMPLETED}
+
+    assert house.ledger.calls["e1"] == 20
+    assert network.connections == 1
+
+
 # ---- faults and absences ---------------------------------------------------------------------
 
 

@@ -1,7 +1,6 @@
 """An executor in a process of its own, to be killed: python -m tests.support.e2e_executor SERVER EXECUTOR_ID.
 
-Its output is its ledger: a line before and after each call. The tool `work` returns at once, `hold` when told so on stdin
-(one line lets go of all that wait), and `quick` takes a moment.
+Its output is its ledger: a line for each call. The tool `work` returns at once, and `hold` never does.
 """
 
 from __future__ import annotations
