@@ -1,6 +1,6 @@
 """A TCP proxy between a client and a server that does what networks do: cut, reset, swallow answers, delay, go silent.
 
-It keeps its own address while servers behind it come and go, and counts what it did.
+It keeps its own address while servers behind it come and go.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Network:
         self.is_black_hole = False
         #: How long each piece takes longer.
         self.delay_s = 0.0
-        #: Bytes of answers that were swallowed; `swallowed` is set once there are some.
+        #: Set once an answer was swallowed.
         self.swallowed = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
