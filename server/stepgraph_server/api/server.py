@@ -73,6 +73,10 @@ GOODBYE_S: Final = 1.0
 LAST_GRACE_S: Final = 0.2
 """How long grpc may take to say good-bye on connections without calls."""
 
+TRANSPORT_PENDING: Final = 20_000
+"""So many calls may wait inside gRPC to be taken, at least. What is above is reset without a reason, so it is far above what
+we take: a burst is to hear OVERLOADED, with a time to come back, from us."""
+
 _KEEPALIVE_MS: Final = 30_000
 _KEEPALIVE_PATIENCE_MS: Final = 10_000
 _MIN_PING_INTERVAL_MS: Final = 5_000
@@ -93,12 +97,17 @@ class Backends:
 
 def channel_options(settings: Settings) -> Sequence[tuple[str, int]]:
     """Return how gRPC's transport behaves."""
+    # Of what waits, all may be changes, and half as many again may be reads.
+    pending = max(TRANSPORT_PENDING, 2 * settings.limits.max_pending_changes)
     return (
         # Two servers on one port would share the calls between them by chance.
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", settings.limits.max_request_bytes),
         # Our own limits keep responses below 3 MiB.
         ("grpc.max_send_message_length", -1),
+        # By default gRPC begins to reset calls when 1,000 wait, by chance, and resets all from 3,000.
+        ("grpc.server.max_pending_requests", pending),
+        ("grpc.server.max_pending_requests_hard_limit", 2 * pending),
         # A peer that vanished without a word must not keep its stream.
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_PATIENCE_MS),

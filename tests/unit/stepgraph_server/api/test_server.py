@@ -37,6 +37,19 @@ def test_the_transport_takes_what_our_own_limits_are_to_refuse():
     assert options["grpc.http2.max_ping_strikes"] == 0
 
 
+def test_the_transport_lets_all_wait_that_our_own_limit_is_to_refuse():
+    for most in ("1", "10000", "1000000"):
+        settings = load({"limits.max_pending_changes": most}, {}).settings
+
+        options = dict(channel_options(settings))
+
+        assert options["grpc.server.max_pending_requests"] >= max(20_000, 2 * int(most))
+        assert (
+            options["grpc.server.max_pending_requests_hard_limit"]
+            >= 2 * options["grpc.server.max_pending_requests"]
+        )
+
+
 def test_requests_are_held_against_the_settings():
     settings = load(
         {"limits.max_labels": "3", "limits.max_inline_value_bytes": "1KiB"}, {}
