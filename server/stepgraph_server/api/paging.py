@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 VERSION: Final = 1
 _DIGEST_BYTES: Final = 9
+_MAX_NUMBER: Final = 2**63 - 1  # what a store can hold; no position has a negative number either
 MAX_TOKEN_CHARACTERS: Final = 2_048
 
 #: What may differ between the requests for two pages, or for a watch and its continuation.
@@ -93,7 +94,11 @@ def _decode(
         return None
     position = _read(token, _head(request))
     # bool is an int, and no position has one.
-    if position is None or tuple(type(member) for member in position) != shape:
+    if (
+        position is None
+        or tuple(type(member) for member in position) != shape
+        or not all(map(_is_storable, position))
+    ):
         message = f"{field} is not from this server, or from another request; begin with {remedy}"
         raise Refused(
             reason,
@@ -113,6 +118,13 @@ def _read(token: str, head: bytes) -> Position | None:
     except (binascii.Error, ValueError, RecursionError):
         return None
     return tuple(position) if isinstance(position, list) else None
+
+
+def _is_storable(member: str | int) -> bool:
+    """Whether a store can be asked for this: JSON has larger numbers, and halves of characters that no text has."""
+    if isinstance(member, int):
+        return 0 <= member <= _MAX_NUMBER
+    return not any("\ud800" <= character <= "\udfff" for character in member)
 
 
 def _head(request: Message) -> bytes:

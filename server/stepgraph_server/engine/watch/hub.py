@@ -91,6 +91,10 @@ class WatchHub:
 
     # For watchers
 
+    def head_position(self) -> int:
+        """Return the journal's last position."""
+        return self._sources.journal.head_position()
+
     @property
     def watchers(self) -> int:
         """How many watches there are."""

@@ -54,6 +54,11 @@ class RunsSubscription(Subscription):
             self._position, self._done = divmod(after, 1 << _PART_BITS)
 
     @property
+    def position(self) -> int:
+        """The position of the journal that it has got to."""
+        return self._position
+
+    @property
     def resume_point(self) -> ResumePoint:
         """Where a later watch goes on behind all that was given."""
         return ResumePoint(self._position << _PART_BITS | self._done)

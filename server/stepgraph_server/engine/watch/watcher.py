@@ -73,13 +73,14 @@ class Watcher:
         """Yield all that happens in the runs that match, with the point to resume at; after such a point, or from now.
 
         Raises:
-            Refused: The server shuts down.
+            Refused: The point is beyond the journal's end, or the server shuts down.
         """
         after = None if after_position is None else ResumePoint(after_position)
         # Most watch everything: then no row is read to find out.
         only = None if query == RunQuery() else query
         view = _view(summary=summary)
         with self._hub.subscribe_runs(namespace, only, after, view) as subscription:
+            _refuse_beyond(subscription.position, self._hub.head_position())
             while (batches := await self._next(subscription)) is not None:
                 yield batches, subscription.resume_point
             raise _shutting_down()
@@ -115,6 +116,17 @@ def _view(*, summary: bool) -> run_service_pb2.WatchView.ValueType:
     if summary:
         return run_service_pb2.WATCH_VIEW_SUMMARY
     return run_service_pb2.WATCH_VIEW_FULL
+
+
+def _refuse_beyond(position: int, head: int) -> None:
+    """Refuse to wait for what a journal that is older than the token, a backup for one, may give to other events."""
+    if position > head:
+        raise Refused(
+            "SEQUENCE_OUT_OF_RANGE",
+            f"the journal ends at position {head} for now, and resume_token is from position {position}; "
+            "watch without a token",
+            metadata={"after_sequence": str(position), "last_sequence": str(head)},
+        )
 
 
 def _not_found(key: RunKey) -> Refused:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stepgraph.v1 import run_service_pb2
 from stepgraph_server.api import paging
@@ -82,6 +86,55 @@ def test_a_token_that_was_tampered_with_is_refused(content):
 
     with pytest.raises(Refused, match="PAGE_TOKEN_INVALID"):
         paging.decode_page(forged.rstrip(b"=").decode(), request(), SHAPE)
+
+
+def forged(position):
+    """Return a token for this request as anybody can make it up."""
+    head = base64.urlsafe_b64decode(paging.encode(request(), (1, "a")) + "==")[:10]
+    return base64.urlsafe_b64encode(head + json.dumps(position).encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    "position", [[-1, "a"], [2**63, "a"], [2**70, "a"], [10**4_000, "a"], [1, "\ud800"], [1.0, "a"]]
+)
+def test_a_position_that_no_store_can_be_asked_for_is_refused(position):
+    with pytest.raises(Refused, match="PAGE_TOKEN_INVALID"):
+        paging.decode_page(forged(position), request(), SHAPE)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+ANY_CHARACTER = st.characters(exclude_categories=())
+
+
+def outcome(decode, token):
+    """Return the position, and why it was refused."""
+    try:
+        return decode(token, request(), SHAPE), ""
+    except Refused as refused:
+        return None, refused.reason
+
+
+@given(st.lists(st.integers() | st.text(ANY_CHARACTER), max_size=3) | JSON)
+def test_whatever_a_token_holds_is_a_position_that_can_be_asked_for_or_is_refused(position):
+    found, reason = outcome(paging.decode_page, forged(position))
+
+    assert reason in {"", "PAGE_TOKEN_INVALID"}
+    if not reason:
+        assert list(found) == position
+        assert 0 <= found[0] < 2**63
+        assert found[1].encode() or found[1] == ""
+
+
+@given(
+    st.text(ANY_CHARACTER) | st.binary().map(lambda data: base64.urlsafe_b64encode(data).decode())
+)
+def test_any_text_for_a_token_is_taken_or_refused_and_never_a_fault(text):
+    assert outcome(paging.decode_page, text)[1] in {"", "PAGE_TOKEN_INVALID"}
+    assert outcome(paging.decode_resume, text)[1] in {"", "RESUME_TOKEN_INVALID"}
 
 
 def test_a_resume_token_is_refused_with_its_own_reason():

@@ -9,6 +9,7 @@ import pytest
 from stepgraph.v1 import run_service_pb2
 from stepgraph_server.core.errors import Quarantined, Refused
 from stepgraph_server.core.instants import MILLISECOND
+from stepgraph_server.engine.watch.runs import ResumePoint
 from stepgraph_server.engine.watch.watcher import Watcher
 from stepgraph_server.storage.runs import RunQuery
 from tests.contracts.storing import append, creation, key
@@ -138,3 +139,20 @@ async def test_many_runs_are_watched_with_a_point_to_resume_at(
         assert sequences(batches) == [2]
         batches, _ = await anext(items)
         assert list(batches) == []
+
+
+async def test_a_point_beyond_the_end_of_the_journal_is_refused(
+    watched: Watched, watcher: Watcher
+) -> None:
+    """It would wait without a word, and then miss what comes up to that point."""
+    await watched.submit(append(1))
+    head = watched.hub.head_position()
+    for beyond in (ResumePoint((head + 1) << 20), ResumePoint(2**62)):
+        watch = watcher.watch_runs("default", RunQuery(), beyond, summary=False)
+        with pytest.raises(Refused) as caught:
+            await anext(watch)
+        assert caught.value.reason == "SEQUENCE_OUT_OF_RANGE"
+    at_the_end = watcher.watch_runs("default", RunQuery(), ResumePoint(head << 20), summary=False)
+    async with aclosing(at_the_end) as items:
+        assert list((await anext(items))[0]) == []
+    assert watched.hub.watchers == 0
