@@ -53,6 +53,7 @@ from stepgraph_client.errors import (
 )
 from stepgraph_client.files import GraphFile, GraphFileError, load_graph, parse_graph
 from stepgraph_client.graphs import Graph, context
+from stepgraph_client.keywords import GraphBuildError
 from stepgraph_client.policies import (
     everything_but,
     limits,
@@ -80,6 +81,7 @@ __all__ = [
     "Executor",
     "Failed",
     "Graph",
+    "GraphBuildError",
     "GraphFile",
     "GraphFileError",
     "GraphInvalid",

@@ -6,6 +6,7 @@ Rules: one function per variant of `EdgeCondition`, by its name in the schema. T
 from __future__ import annotations
 
 from stepgraph.v1.edge_condition_pb2 import EdgeCondition
+from stepgraph_client.keywords import checked
 
 
 def has_tool_calls() -> EdgeCondition:
@@ -23,11 +24,13 @@ def requests_delegation() -> EdgeCondition:
     return EdgeCondition(requests_delegation=EdgeCondition.RequestsDelegation())
 
 
+@checked
 def error_occurred(*codes: str) -> EdgeCondition:
     """There was an error with one of these codes; with any, if none is given."""
     return EdgeCondition(error_occurred=EdgeCondition.ErrorOccurred(codes=codes))
 
 
+@checked
 def state_equals(variable: str, value: str) -> EdgeCondition:
     """A variable equals a text. Numbers, true, false and null are compared by their text."""
     return EdgeCondition(state_equals=EdgeCondition.StateEquals(variable=variable, value=value))
@@ -38,21 +41,25 @@ def always() -> EdgeCondition:
     return EdgeCondition(always=EdgeCondition.Always())
 
 
+@checked
 def custom(name: str, description: str = "") -> EdgeCondition:
     """An executor that offers a condition of this name decides."""
     return EdgeCondition(custom=EdgeCondition.Custom(name=name, description=description))
 
 
+@checked
 def paradigm_equals(paradigm: str) -> EdgeCondition:
     """This paradigm is in force."""
     return EdgeCondition(paradigm_equals=EdgeCondition.ParadigmEquals(paradigm=paradigm))
 
 
+@checked
 def iteration_exceeds(count: int) -> EdgeCondition:
     """The run has started more than this many supersteps."""
     return EdgeCondition(iteration_exceeds=EdgeCondition.IterationExceeds(count=count))
 
 
+@checked
 def expression(cel: str) -> EdgeCondition:
     """A CEL expression is true."""
     return EdgeCondition(expression=EdgeCondition.Expression(cel=cel))

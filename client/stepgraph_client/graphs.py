@@ -45,6 +45,7 @@ from stepgraph.v1.llm_pb2 import ToolDefinition, ToolFilter
 from stepgraph.v1.policy_pb2 import JoinPolicy
 from stepgraph_client.durations import Span, to_duration
 from stepgraph_client.json_text import JsonLike, to_json_text
+from stepgraph_client.keywords import GraphBuildError, checked, closest
 from stepgraph_client.policies import Tools, choices
 
 if TYPE_CHECKING:
@@ -65,14 +66,12 @@ if TYPE_CHECKING:
 GraphSource: TypeAlias = "str | StateGraph | Graph | GraphRef"
 
 
-class GraphBuildError(ValueError):
-    """A graph can't be written down as it was asked for. Expected; the message says what to do."""
-
-
 class Graph:
     """A graph under construction. Every method that adds a node returns its id, to be used in edges."""
 
+    @checked
     def __init__(self, name: str, **options: Unpack[GraphOptions]) -> None:
+        self._node_ids: set[str] = set()
         self._graph = StateGraph(
             name=name,
             default_model=options.get("default_model", ""),
@@ -92,6 +91,7 @@ class Graph:
 
     # Nodes ------------------------------------------------------------------------------------------------------
 
+    @checked
     def llm(self, node_id: str, **options: Unpack[LlmOptions]) -> str:
         """Add a node that asks a model. `prompt` is a user message, `system_prompt` the instructions."""
         action = NodeAction.LlmInfer(
@@ -111,6 +111,7 @@ class Graph:
         )
         return self._add(node_id, NodeAction(llm_infer=action), options)
 
+    @checked
     def tool(
         self,
         node_id: str,
@@ -123,6 +124,7 @@ class Graph:
         action = NodeAction.ToolCall(tool_name=tool_name, args_template=template)
         return self._add(node_id, NodeAction(tool_call=action), options)
 
+    @checked
     def run_tools(
         self,
         node_id: str,
@@ -136,6 +138,7 @@ class Graph:
         )
         return self._add(node_id, NodeAction(run_requested_tools=action), options)
 
+    @checked
     def delegate(
         self,
         node_id: str,
@@ -147,6 +150,7 @@ class Graph:
         action = NodeAction.Delegate(agent_kind=agent_kind, task_template=task)
         return self._add(node_id, NodeAction(delegate=action), options)
 
+    @checked
     def approval(
         self,
         node_id: str,
@@ -163,11 +167,13 @@ class Graph:
         )
         return self._add(node_id, NodeAction(human_approval=action), options)
 
+    @checked
     def check(self, node_id: str, condition: str, **options: Unpack[NodeOptions]) -> str:
         """Add a node that evaluates a condition and stores "true" or "false" as `_condition_result`."""
         action = NodeAction.ConditionCheck(condition=condition)
         return self._add(node_id, NodeAction(condition_check=action), options)
 
+    @checked
     def switch_paradigm(
         self, node_id: str, paradigm: str = "", **options: Unpack[NodeOptions]
     ) -> str:
@@ -175,6 +181,7 @@ class Graph:
         action = NodeAction.SwitchParadigm(paradigm=paradigm)
         return self._add(node_id, NodeAction(switch_paradigm=action), options)
 
+    @checked
     def assign(
         self,
         node_id: str,
@@ -187,6 +194,7 @@ class Graph:
         action = NodeAction.Assign(set=values or {}, unset=unset, message_template=message)
         return self._add(node_id, NodeAction(assign=action), options)
 
+    @checked
     def step(self, node_id: str, program: str, **options: Unpack[StepOptions]) -> str:
         """Add a node that polls a step program until it is done."""
         action = NodeAction.Step(
@@ -198,6 +206,7 @@ class Graph:
         )
         return self._add(node_id, NodeAction(step=action), options)
 
+    @checked
     def map(self, node_id: str, items: str, **options: Unpack[MapOptions]) -> str:
         """Add a node that runs a body for each item of a list: a node (`body=`) or a step program (`program=`)."""
         if ("body" in options) == ("program" in options):
@@ -219,6 +228,7 @@ class Graph:
         )
         return self._add(node_id, NodeAction(map=action), options)
 
+    @checked
     def subgraph(
         self, node_id: str, graph: GraphSource | None, **options: Unpack[SubgraphOptions]
     ) -> str:
@@ -234,6 +244,7 @@ class Graph:
             action.time_limit.CopyFrom(to_duration(options["time_limit"]))
         return self._add(node_id, NodeAction(subgraph=action), options)
 
+    @checked
     def sleep(self, node_id: str, span: Span | datetime, **options: Unpack[NodeOptions]) -> str:
         """Add a node that waits for a span ("10m"), or until a point in time."""
         if isinstance(span, datetime):
@@ -242,6 +253,7 @@ class Graph:
             action = NodeAction.Sleep(duration=to_duration(span))
         return self._add(node_id, NodeAction(sleep=action), options)
 
+    @checked
     def wait_signal(
         self,
         node_id: str,
@@ -257,12 +269,14 @@ class Graph:
             action.timeout.CopyFrom(to_duration(timeout))
         return self._add(node_id, NodeAction(wait_signal=action), options)
 
+    @checked
     def node(self, node_id: str, action: NodeAction, **options: Unpack[NodeOptions]) -> str:
         """Add a node with an action that you made yourself."""
         return self._add(node_id, action, options)
 
     # Edges, ends and shared parts -------------------------------------------------------------------------------
 
+    @checked
     def edge(
         self,
         source: str,
@@ -283,19 +297,23 @@ class Graph:
             )
         )
 
+    @checked
     def chain(self, *nodes: str) -> None:
         """Add unconditional edges from each node to the next."""
         for source, target in itertools.pairwise(nodes):
             self.edge(source, target)
 
+    @checked
     def start(self, node_id: str) -> None:
         """Say which node runs first."""
         self._graph.entry_point = node_id
 
+    @checked
     def end(self, *node_ids: str) -> None:
         """Say with which nodes the run is COMPLETED."""
         self._graph.terminal_nodes.extend(node_ids)
 
+    @checked
     def paradigm(self, name: str, system_prompt: str = "", *, tools: Tools = True) -> str:
         """Add a way of working: a prompt, and the tools that it may see (False: none). Returns its name."""
         tool_filter = ToolFilter() if tools is False else _tool_filter(tools)
@@ -304,6 +322,7 @@ class Graph:
         )
         return name
 
+    @checked
     def reducer(self, variable: str, how: str) -> None:
         """Say how writes to a variable come together: "append", "sum", "merge", "single", "min", "max", "replace".
 
@@ -312,10 +331,11 @@ class Graph:
         """
         reducer = _REDUCERS.get(how)
         if reducer is None:
-            message = f"there is no reducer {how!r}; there are {', '.join(sorted(_REDUCERS))}"
+            message = f"there is no reducer {how!r}; {closest(how, sorted(_REDUCERS))}"
             raise GraphBuildError(message)
         self._graph.reducers[variable] = reducer
 
+    @checked
     def graph_tool(self, definition: ToolDefinition, graph: GraphSource | None = None) -> str:
         """Add a tool that the graph itself answers: by a graph, or by a node with `answers=`. Returns its name."""
         ref = None if graph is None else graph_ref(graph)
@@ -334,9 +354,10 @@ class Graph:
         return built
 
     def _add(self, node_id: str, action: NodeAction, options: NodeOptions) -> str:
-        if any(node.id == node_id for node in self._graph.nodes):
+        if node_id in self._node_ids:
             message = f"graph {self.name!r} has a node {node_id!r} already; choose another id"
             raise GraphBuildError(message)
+        self._node_ids.add(node_id)
         asked = options.get("interrupt", False)
         self._graph.nodes.append(
             GraphNode(
@@ -377,6 +398,12 @@ def graph_ref(source: GraphSource) -> GraphRef:
             return GraphRef(definition=source.build())
         case StateGraph():
             return GraphRef(definition=source)
+        case _:
+            message = (
+                "a graph is a reference such as 'name@3', a Graph or a StateGraph, "
+                f"not a {type(source).__name__}"
+            )
+            raise GraphBuildError(message)
 
 
 def context(first: int | None = None, last: int | None = None, max_bytes: int = 0) -> ContextWindow:

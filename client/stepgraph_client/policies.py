@@ -14,6 +14,7 @@ from stepgraph.v1.llm_pb2 import ToolChoice, ToolFilter
 from stepgraph.v1.policy_pb2 import RetryPolicy, TaskLimits
 from stepgraph_client.durations import Span, to_duration
 from stepgraph_client.json_text import JsonLike, to_json_text
+from stepgraph_client.keywords import checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +58,7 @@ class QuestionOptions(TypedDict, total=False):
     default_answer: InterruptAnswer
 
 
+@checked
 def retry(**options: Unpack[RetryOptions]) -> RetryPolicy:
     """Return a policy of tries: `retry(max_tries=5, first_delay="2s")`."""
     policy = RetryPolicy(
@@ -73,6 +75,7 @@ def retry(**options: Unpack[RetryOptions]) -> RetryPolicy:
     return policy
 
 
+@checked
 def limits(**options: Unpack[LimitOptions]) -> TaskLimits:
     """Return limits of a task: `limits(run="5m", idle="30s")`."""
     built = TaskLimits()
@@ -89,6 +92,7 @@ def limits(**options: Unpack[LimitOptions]) -> TaskLimits:
     return built
 
 
+@checked
 def question(description: str = "", **options: Unpack[QuestionOptions]) -> InterruptOptions:
     """Return how a node's question looks, for `interrupt=question(…)`."""
     built = InterruptOptions(
@@ -108,16 +112,19 @@ def choices(options: Sequence[str] | Mapping[str, str]) -> list[InterruptOption]
     return [InterruptOption(id=each, label=label) for each, label in labels.items()]
 
 
+@checked
 def only(*names: str, deny: Sequence[str] = ()) -> ToolFilter:
     """Let through these tools but not the denied ones. Names, or prefixes that end in `*`. No name: none passes."""
     return ToolFilter(allow=names, deny=deny)
 
 
+@checked
 def everything_but(*names: str) -> ToolFilter:
     """Let through all tools but these. Names, or prefixes that end in `*`."""
     return ToolFilter(allow=["*"], deny=names)
 
 
+@checked
 def must_call(tool: str | None = None) -> ToolChoice:
     """The model must call a tool; this one, if it is named."""
     if tool is None:

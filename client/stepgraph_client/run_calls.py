@@ -15,6 +15,7 @@ from stepgraph.v1.state_pb2 import GraphState
 from stepgraph_client.call_groups import PAGE_SIZE, CallGroup
 from stepgraph_client.errors import RunCancelled, RunFailed
 from stepgraph_client.identity import new_request_id
+from stepgraph_client.keywords import check_names
 from stepgraph_client.requests import (
     ForkOptions,
     RunFilterOptions,
@@ -78,6 +79,7 @@ class RunCalls(CallGroup):
             AlreadyExists: there is a run with this id.
             GraphInvalid: the definition is broken.
         """
+        check_names("start_run()", options, RunOptions)
         request = await self._start_request(graph, options)
         response = await self._caller.unary(self._stubs.runs.StartRun, request)
         return RunHandle(self, response.run)
@@ -108,6 +110,7 @@ class RunCalls(CallGroup):
 
     async def list_runs(self, **which: Unpack[RunFilterOptions]) -> AsyncIterator[Run]:
         """Yield runs, newest first."""
+        check_names("list_runs()", which, RunFilterOptions)
         request = run_service_pb2.ListRunsRequest(
             namespace=self.namespace, filter=run_filter(which), page_size=PAGE_SIZE
         )
@@ -210,6 +213,7 @@ class RunCalls(CallGroup):
         **which: Unpack[RunFilterOptions],
     ) -> AsyncGenerator[RunNews, None]:
         """Yield what happens in all runs that match, from now or from a token on, for as long as you like."""
+        check_names("watch_runs()", which, RunFilterOptions)
         cursor = TokenCursor(resume_token)
 
         def open_stream() -> Stream[run_service_pb2.WatchRunsResponse]:
@@ -271,6 +275,7 @@ class RunCalls(CallGroup):
 
     async def fork(self, run_id: str, **options: Unpack[ForkOptions]) -> RunHandle:
         """Make a new run from a run's prefix, on request with changes."""
+        check_names("fork()", options, ForkOptions)
         request = fork_request(run_id, options)
         request.namespace = self.namespace
         request.request_id = request.request_id or new_request_id()
