@@ -8,10 +8,13 @@ refuses a row, which no rule foresaw, is the group taken apart and tried one by 
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from stepgraph_server.storage.admission import refusal
@@ -22,7 +25,7 @@ from stepgraph_server.storage.sqlite.queries import QUERIES
 from stepgraph_server.storage.sqlite.request_rows import request_of_row, request_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from stepgraph_server.storage.errors import StorageError
@@ -36,6 +39,11 @@ if TYPE_CHECKING:
 
 KNOWN_RUNS: Final = 65_536
 """Of so many runs the writer remembers where they end; of others it reads their row first. About 20 MiB."""
+
+ROWS_AT_ONCE: Final = 48
+"""The most rows of one statement. There is a text for each number up to it, and SQLite's module keeps 128 compiled."""
+
+_VALUES: Final = re.compile(r"\((?:\?, )*\?\)")
 
 #: What is said of a row that can't be stored, by SQLite, its adapter or us: of the data, not of the disk.
 _REFUSED_ROW: Final = (
@@ -215,8 +223,8 @@ class GroupWriter:
         if plan.created:
             many(QUERIES["insert_run"], _run_rows(plan))
             many(QUERIES["insert_label"], _label_rows(plan))
-        many(_INSERT_BATCH, plan.batches)
-        many(
+        self._at_once(_INSERT_BATCH, plan.batches)
+        self._at_once(
             _UPDATE_PROGRESS,
             [
                 (*_progress_columns(progress), run_key)
@@ -234,6 +242,16 @@ class GroupWriter:
                 [request_row(place[0], record) for place, record in plan.requests.items()],
             )
 
+    def _at_once(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+        """Run a statement with one list of values for many rows, as few times as may be.
+
+        `executemany` gives the interpreter's lock away at every row, and has to wait for it again while the loop decides
+        what runs do next, up to a switch interval each time. `Writer.submit` has what was measured.
+        """
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            some = rows[start : start + ROWS_AT_ONCE]
+            self._connection.execute(_widened(statement, len(some)), [*chain.from_iterable(some)])
+
     def _forget_uncommitted(self) -> None:
         # A disk that fails may fail this too; then the next BEGIN fails, and this is tried again.
         with suppress(sqlite3.Error):
@@ -241,6 +259,12 @@ class GroupWriter:
                 self._connection.execute("ROLLBACK")
         # It has moved with appends that are not stored. Positions and run keys may have gaps and are not taken back.
         self._known.clear()
+
+
+@cache
+def _widened(statement: str, rows: int) -> str:
+    """Return a statement for so many rows: the list of its question marks is repeated."""
+    return _VALUES.sub(lambda found: ", ".join([found[0]] * rows), statement, count=1)
 
 
 def _request_place(append: Append, request: RequestRecord) -> tuple[str, str, str]:

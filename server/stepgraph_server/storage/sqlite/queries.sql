@@ -23,9 +23,10 @@ INSERT INTO journal (position, run_key, first_sequence, last_sequence, batch) VA
 
 -- name: update_progress
 UPDATE runs SET
-  status = ?, last_sequence = ?, iterations = ?, open_interrupts = ?, next_due = ?,
-  input_tokens = ?, output_tokens = ?, cached_input_tokens = ?, reasoning_tokens = ?
-WHERE run_key = ?;
+  status = v.column1, last_sequence = v.column2, iterations = v.column3, open_interrupts = v.column4,
+  next_due = v.column5, input_tokens = v.column6, output_tokens = v.column7,
+  cached_input_tokens = v.column8, reasoning_tokens = v.column9
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) v WHERE runs.run_key = v.column10;
 
 -- name: update_ending
 UPDATE runs SET final_status = ?, end_time = ?, result = ?, failure = ? WHERE run_key = ?;

@@ -36,7 +36,11 @@ def test_every_statement_fits_the_schema(connection: sqlite3.Connection, name: s
     scans = [
         line
         for line in steps.splitlines()
-        if line.startswith("SCAN") and "USING" not in line and "CONSTANT ROW" not in line
+        # `v` are values that the statement itself lists.
+        if line.startswith("SCAN")
+        and line != "SCAN v"
+        and "USING" not in line
+        and "CONSTANT ROW" not in line
     ]
     # One row, which is the whole table.
     assert name == "probe" or not scans
