@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from stepgraph_server.core.instants import Instant
+from stepgraph_server.storage.errors import JournalUnavailable
 from stepgraph_server.storage.records import GraphVersionRecord
 from stepgraph_server.storage.sqlite.queries import QUERIES
 
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
 
 _VersionRow: TypeAlias = tuple[str, int, str, int]
 
+MAX_REMEMBERED: Final = 256
+"""So many graphs are remembered, or every start of a run would read one: a way through another thread and back."""
+
+MAX_REMEMBERED_BYTES: Final = 64 * 1024
+"""And none with a larger definition."""
+
 #: Above every version.
 _NO_VERSION: Final = 2**62
 
@@ -27,6 +34,10 @@ class SqliteGraphs:
     def __init__(self, writer: Writer, readers: Readers) -> None:
         self._writer = writer
         self._readers = readers
+        # What was read and still holds: nobody else writes this file, so only `put` changes what a reference stands for.
+        self._remembered: dict[tuple[str, GraphReference], GraphVersionRecord] = {}
+        # Writes that were begun. One whose caller is cancelled may still be done, so then nothing is remembered any more.
+        self._unsettled = 0
 
     async def put(
         self, namespace: str, name: str, digest: str, definition: bytes, create_time: Instant
@@ -40,11 +51,33 @@ class SqliteGraphs:
             "create_time": create_time,
         }
         work = _put_version if name else _put_unnamed
-        row, created = await self._writer.run(lambda connection: work(connection, arguments))
+        self._unsettled += 1
+        try:
+            row, created = await self._writer.run(lambda connection: work(connection, arguments))
+        except JournalUnavailable:
+            self._unsettled -= 1
+            raise
+        self._unsettled -= 1
+        # A new one: who is reading now keeps what is read in the old one.
+        self._remembered = {}
         return _record(row, definition), created
 
     async def get(self, namespace: str, reference: GraphReference) -> GraphVersionRecord | None:
         """See Graphs."""
+        remembered = self._remembered
+        known = remembered.get((namespace, reference))
+        if known is not None and not self._unsettled:
+            return known
+        record = await self._read(namespace, reference)
+        if (
+            record is not None
+            and len(record.definition) <= MAX_REMEMBERED_BYTES
+            and len(remembered) < MAX_REMEMBERED
+        ):
+            remembered[namespace, reference] = record
+        return record
+
+    async def _read(self, namespace: str, reference: GraphReference) -> GraphVersionRecord | None:
         query = QUERIES["graph_by_version" if reference.name else "graph_by_digest"]
         arguments = {
             "namespace": namespace,
