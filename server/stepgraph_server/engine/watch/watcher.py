@@ -72,6 +72,8 @@ class Watcher:
     ) -> AsyncGenerator[tuple[Sequence[bytes], int], None]:
         """Yield all that happens in the runs that match, with the point to resume at; after such a point, or from now.
 
+        The first item comes at once, and is empty: from then on nothing is missed, and there is a point to resume at.
+
         Raises:
             Refused: The point is beyond the journal's end, or the server shuts down.
         """
@@ -81,6 +83,7 @@ class Watcher:
         view = _view(summary=summary)
         with self._hub.subscribe_runs(namespace, only, after, view) as subscription:
             _refuse_beyond(subscription.position, self._hub.head_position())
+            yield (), subscription.resume_point
             while (batches := await self._next(subscription)) is not None:
                 yield batches, subscription.resume_point
             raise _shutting_down()

@@ -126,15 +126,17 @@ async def test_watches_end_with_the_server(watched: Watched, watcher: Watcher) -
 async def test_many_runs_are_watched_with_a_point_to_resume_at(
     watched: Watched, watcher: Watcher
 ) -> None:
-    """Of those that match; a later watch goes on there."""
+    """Of those that match; a later watch goes on there. The point is there before anything happens."""
     made = creation("a", labels={"env": "prod"})
     query = RunQuery(labels={"env": "prod"})
     await watched.submit(append(1, key=key("a"), creation=made), append(1, key=key("b")))
     async with aclosing(watcher.watch_runs("default", query, 0, summary=False)) as items:
+        assert await anext(items) == ((), 0)
         batches, point = await anext(items)
         assert sequences(batches) == [1]
     await watched.submit(append(2, key=key("a")), append(2, key=key("b")))
     async with aclosing(watcher.watch_runs("default", query, point, summary=False)) as items:
+        assert await anext(items) == ((), point)
         batches, _ = await anext(items)
         assert sequences(batches) == [2]
         batches, _ = await anext(items)
