@@ -44,6 +44,11 @@ if TYPE_CHECKING:
 READ_BYTES: Final = 1024 * 1024
 """How much of the journal is read at a time."""
 
+GATHER_S: Final = 0.005
+"""A watcher that was given something less than this ago waits that long for more: a response costs far more than what is in
+it. Nobody who looks at it notices, and whoever watches quiet runs hears of everything at once. With
+benchmarks.react at 64 runs there are half as many responses."""
+
 MAX_REMEMBERED: Final = 1_000
 """So many attempts are remembered that a watcher which is behind must hear of; of more, the oldest are forgotten."""
 
@@ -139,6 +144,7 @@ class Subscription(ABC):
         self._is_ending = False
         self._is_over = False
         self._waiter: asyncio.Future[bool] | None = None
+        self._given_at = 0.0
         # What a watcher that was live must hear when it is live again.
         self._was_live = False
         self._discards: deque[ShownTransient] = deque(maxlen=MAX_REMEMBERED)
@@ -161,6 +167,7 @@ class Subscription(ABC):
             if not self._is_live and not self._history:
                 await self._catch_up()
             if items := self._take():
+                self._given_at = loop.time()
                 return items
             if self._undecided is not None:
                 await self._decide(self._undecided)
@@ -169,6 +176,8 @@ class Subscription(ABC):
                     self._is_over = True
                 elif not await self._wait(deadline):
                     return KEEPALIVE
+                elif (early := self._given_at + GATHER_S - loop.time()) > 0:
+                    await asyncio.sleep(early)
             elif deadline is not None and loop.time() >= deadline:
                 # A long way through what is not for this watcher.
                 return KEEPALIVE
