@@ -19,7 +19,7 @@ from stepgraph_server.engine.runner import Runner
 from stepgraph_server.executors.catalogue import Catalogue
 from stepgraph_server.executors.port import split_task_id
 from stepgraph_server.executors.registry import Registry
-from stepgraph_server.storage.records import RunKey
+from stepgraph_server.storage.records import RunCreation, RunKey
 from tests.support.engine_store import FaultyStore
 from tests.support.engine_time import LoopClock, turns
 from tests.support.graphs import graph
@@ -52,7 +52,11 @@ class Published:
         position: int,
         *,
         terminal: bool,
+        creation: RunCreation | None,
     ) -> None:
+        self._rig.check(
+            (creation is not None) == (first_sequence == 1), "only a first batch has a creation"
+        )
         events = self._rig.store.events(key.run_id, key.namespace)
         self._rig.check(
             len(events) >= last_sequence and position > 0,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from stepgraph_server.core.state import RunState
     from stepgraph_server.engine.clock import Clock
     from stepgraph_server.engine.graph_cache import GraphCache
-    from stepgraph_server.storage.records import Appended, RunKey
+    from stepgraph_server.storage.records import Appended, RunCreation, RunKey
     from stepgraph_server.storage.store import Store
 
 _log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class Acts(Protocol):
 class Publisher(Protocol):
     """Whoever shows events to watchers."""
 
-    def publish(  # the parts of one append, once per append
+    def publish(  # noqa: PLR0913  # the parts of one append, once per append
         self,
         key: RunKey,
         batch: bytes,
@@ -106,6 +106,7 @@ class Publisher(Protocol):
         position: int,
         *,
         terminal: bool,
+        creation: RunCreation | None,
     ) -> None:
         """Show the events of one append."""
         ...
@@ -284,6 +285,7 @@ class Runner:
             append.last_sequence,
             appended.position,
             terminal=pending.final,
+            creation=append.creation,
         )
         self._let_go(run)
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stepgraph_server.core.instants import Instant
-    from stepgraph_server.storage.records import OpenRun, RunKey, RunRecord
+    from stepgraph_server.storage.records import OpenRun, RunCreation, RunKey, RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +35,13 @@ class RunQuery:
 
     def matches(self, run: RunRecord) -> bool:
         """Whether a run is one of those; `after` and `limit` are not looked at."""
-        return self._creation_matches(run) and self._time_matches(run.creation.create_time)
+        return (
+            not self.statuses or run.progress.status in self.statuses
+        ) and self.matches_creation(run.creation)
 
-    def _creation_matches(self, run: RunRecord) -> bool:
-        creation = run.creation
+    def matches_creation(self, creation: RunCreation) -> bool:
+        """Whether a run that was created so may be one of those; `statuses` are not looked at either."""
         wanted: list[bool] = [
-            not self.statuses or run.progress.status in self.statuses,
             not self.graph_digest or creation.graph_digest == self.graph_digest,
             not self.graph_name or creation.graph_name == self.graph_name,
             not self.graph_name
@@ -49,6 +50,7 @@ class RunQuery:
             not self.roots_only or not creation.parent_run_id,
             not self.root_run_id or creation.root_run_id == self.root_run_id,
             self.labels.items() <= creation.labels.items(),
+            self._time_matches(creation.create_time),
         ]
         return all(wanted)
 

@@ -10,13 +10,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from stepgraph.v1 import event_pb2
-from stepgraph_server.engine.watch.frames import Part, parts_of, transient_field
+from stepgraph_server.engine.watch.frames import Part, parts_of, parts_of_events, transient_field
 from stepgraph_server.engine.watch.summary import summary_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepgraph_server.storage.records import RunKey
+    from stepgraph_server.storage.records import RunCreation, RunKey
 
 MAX_BUFFER_BYTES: Final = 1024 * 1024
 """What waits for one watcher, before it is fed from the journal instead. The bytes are shared by all watchers of a run."""
@@ -40,11 +40,11 @@ class ShownBatch:
     """The events of one append."""
 
     __slots__ = (
-        *("_full", "_stored", "_summary", "first_sequence", "key", "last_sequence"),
-        *("position", "size", "terminal"),
+        *("_full", "_stored", "_summary", "creation", "first_sequence", "key"),
+        *("last_sequence", "position", "size", "terminal"),
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # the parts of one append, once per append
         self,
         key: RunKey,
         stored: bytes,
@@ -53,8 +53,11 @@ class ShownBatch:
         position: int,
         *,
         terminal: bool,
+        creation: RunCreation | None = None,
     ) -> None:
         self.key = key
+        # Of the first batch of a run that is live: it tells whether the run is watched, without a look at its row.
+        self.creation = creation
         self.first_sequence = first_sequence
         self.last_sequence = last_sequence
         self.position = position
@@ -68,7 +71,7 @@ class ShownBatch:
         """Return the events as a view shows them, in parts that fit into a response."""
         if summary:
             if self._summary is None:
-                self._summary = parts_of(summary_of(self._stored), self.first_sequence)
+                self._summary = parts_of_events(summary_of(self._stored), self.first_sequence)
             return self._summary
         if self._full is None:
             self._full = parts_of(self._stored, self.first_sequence)

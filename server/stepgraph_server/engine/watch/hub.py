@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stepgraph_server.storage.journal import Journal
-    from stepgraph_server.storage.records import RunKey
+    from stepgraph_server.storage.records import RunCreation, RunKey
     from stepgraph_server.storage.runs import RunQuery, Runs
 
 K = TypeVar("K")
@@ -39,7 +39,7 @@ class WatchHub:
 
     # For the engine
 
-    def publish(  # the parts of one append, once per append
+    def publish(  # noqa: PLR0913  # the parts of one append, once per append
         self,
         key: RunKey,
         batch: bytes,
@@ -48,15 +48,23 @@ class WatchHub:
         position: int,
         *,
         terminal: bool,
+        creation: RunCreation | None = None,
     ) -> None:
-        """Show the events of an append that is durable: in the order of positions, each append once."""
+        """Show the events of an append that is durable: in the order of positions, each append once.
+
+        `creation` is that of the first append of a run.
+        """
         if terminal:
             self._texts.end_run(key)
         of_run = self._by_run.get(key)
         of_namespace = self._by_namespace.get(key.namespace)
         if of_run is None and of_namespace is None:
             return
-        shown = ShownBatch(key, batch, first_sequence, last_sequence, position, terminal=terminal)
+        shown = ShownBatch(
+            *(key, batch, first_sequence, last_sequence, position),
+            terminal=terminal,
+            creation=creation,
+        )
         for subscription in of_run or ():
             subscription.offer(shown)
         for subscription in of_namespace or ():

@@ -65,6 +65,9 @@ class RunsSubscription(Subscription):
 
     def offer(self, batch: ShownBatch) -> None:
         """Show the events of an append that is durable."""
+        if self._query is not None and batch.creation is not None:
+            watched = self._query.matches_creation(batch.creation)
+            self._remember_verdict(batch.key, is_watched=watched)
         if self._verdict(batch.key) is not False:
             super().offer(batch)
         elif self._is_live and not self._buffer:
@@ -82,9 +85,12 @@ class RunsSubscription(Subscription):
     async def _decide(self, key: RunKey) -> None:
         assert self._query is not None
         record = await self._runs.get(key)
+        self._remember_verdict(key, is_watched=record is not None and self._query.matches(record))
+
+    def _remember_verdict(self, key: RunKey, *, is_watched: bool) -> None:
         if len(self._verdicts) >= MAX_VERDICTS:
             self._verdicts.clear()
-        self._verdicts[key] = record is not None and self._query.matches(record)
+        self._verdicts[key] = is_watched
 
     def _newer(self, batch: ShownBatch) -> Iterable[Part]:
         if batch.position < self._position:

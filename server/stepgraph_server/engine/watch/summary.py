@@ -71,24 +71,24 @@ _PATHS: Final = {
 }
 
 
-def summary_of(batch: bytes) -> bytes:
-    """Return a serialized EventBatch without its payloads."""
-    events = event_pb2.EventBatch.FromString(batch)
-    for event in events.events:
+def summary_of(batch: bytes) -> list[bytes]:
+    """Return the events of a serialized EventBatch without their payloads, each serialized."""
+    summary = []
+    for event in event_pb2.EventBatch.FromString(batch).events:
         kind = event.WhichOneof("kind")
         if kind is None:
             event.DiscardUnknownFields()
-            continue
-        for path in _PATHS[kind]:
-            _clear(getattr(event, kind), path)
-    return events.SerializeToString()
+        else:
+            for path in _PATHS[kind]:
+                _clear(getattr(event, kind), path)
+        summary.append(event.SerializeToString())
+    return summary
 
 
 def _clear(message: Message, path: tuple[str, ...]) -> None:
-    *outer, last = path
-    for name in outer:
+    for name in path[:-1]:
         # Reading into an absent message would show an empty one where there is none.
         if not message.HasField(name):
             return
         message = getattr(message, name)
-    message.ClearField(last)
+    message.ClearField(path[-1])

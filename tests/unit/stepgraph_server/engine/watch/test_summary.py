@@ -66,7 +66,7 @@ def test_every_path_of_the_table_exists(kind: str) -> None:
 
 def summary(event: event_pb2.RunEvent) -> event_pb2.RunEvent:
     batch = event_pb2.EventBatch(events=[event]).SerializeToString()
-    return event_pb2.EventBatch.FromString(summary_of(batch)).events[0]
+    return event_pb2.RunEvent.FromString(summary_of(batch)[0])
 
 
 def test_ids_codes_and_times_stay() -> None:
