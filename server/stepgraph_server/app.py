@@ -92,7 +92,9 @@ async def running_server(
     await parts.store.start(parts.runner.on_appended)
     try:
         async with parts.background as background:
-            await parts.engine.recover()
+            # Loading runs may take long when there are many. Readiness does not wait for it: their executors must come
+            # back before their grace is over, and whatever is asked for is loaded first.
+            background.spawn(parts.engine.take_up(await parts.engine.recover()))
             background.spawn(parts.engine.watch_graces())
             background.spawn(
                 _forget_requests(parts.store, parts.clock, settings.retention.request_ids)

@@ -137,7 +137,7 @@ class Rig:
         """Run until it is left; then check that nothing happened that must never."""
         await self.store.start(self.runner.on_appended)
         async with asyncio.TaskGroup() as self._group:
-            await self.engine.recover()
+            self.spawn(self.engine.take_up(await self.engine.recover()))
             self.spawn(self.engine.watch_graces())
             try:
                 yield self

@@ -7,6 +7,7 @@ tasks that do it. A request id is looked up first and stored in the same append 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from stepgraph.v1 import event_pb2, graph_pb2, interrupt_pb2, run_pb2, run_service_pb2
 from stepgraph_server.core import canonical
 from stepgraph_server.core.errors import Refused, StepgraphError
-from stepgraph_server.core.inputs import Answer, Cancel, GoOn, Start
+from stepgraph_server.core.inputs import Answer, Cancel, Start
 from stepgraph_server.core.instants import SECOND, after, from_duration, to_timestamp
 from stepgraph_server.core.interrupts import current
 from stepgraph_server.core.run import new_state
@@ -33,6 +34,7 @@ from stepgraph_server.storage.records import (
     RunKey,
     RunRecord,
 )
+from stepgraph_server.telemetry import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +60,10 @@ EXPIRY_PERIOD_S: Final = 0.25
 MAX_CREATION_TRIES: Final = 3
 #: Rows that recovery reads at once.
 RECOVERY_PAGE: Final = 1_000
+#: Runs that recovery takes up at a time. What is asked for meanwhile waits for no more than these.
+RECOVERED_AT_ONCE: Final = 16
+#: How often a recovery that takes long says how far it is.
+RECOVERY_REPORT_S: Final = 2.0
 
 
 class Engine:
@@ -305,22 +311,54 @@ class Engine:
 
     # Life of the server
 
-    async def recover(self) -> None:
-        """Take up every run that is not final. Runs that only wait for people or time cost a row and a timer."""
-        cursor, count = 0, 0
+    async def recover(self) -> list[RunKey]:
+        """Arm the timers of all open runs, and return those that `take_up` is for.
+
+        Runs that only wait for people or time cost a row and a timer.
+        """
+        cursor = 0
+        found: list[RunKey] = []
         while True:
             page = await self._store.runs.open_runs(cursor, RECOVERY_PAGE)
             for row in page:
                 cursor = row.rowid
-                count += 1
                 if row.next_due is not None:
                     self._runner.timers.arm(row.key, row.next_due)
                 if row.status in (run_pb2.RUN_STATUS_RUNNING, run_pb2.RUN_STATUS_STOPPING):
-                    self._runner.deliver(row.key, Delivery(happened=GoOn()))
+                    found.append(row.key)
             if len(page) < RECOVERY_PAGE:
-                break
-        if count:
-            _log.info("open runs were taken up", extra={"action": "runs.recovered", "count": count})
+                return found
+
+    async def take_up(self, keys: list[RunKey]) -> None:
+        """Load all runs that were under way, a few at a time, and say in the log how far it is.
+
+        Meanwhile calls are answered and executors connect: whoever asks for one of these runs has it loaded at once.
+        """
+        if not keys:
+            return
+        loop = asyncio.get_running_loop()
+        started = reported = loop.time()
+        for first in range(0, len(keys), RECOVERED_AT_ONCE):
+            if loop.time() - reported >= RECOVERY_REPORT_S:
+                reported = loop.time()
+                _log.info(
+                    "Runs that were under way are being taken up",
+                    extra={"action": names.RUNS_RECOVERING, "done": first, "count": len(keys)},
+                )
+            await asyncio.gather(*map(self._take_up, keys[first : first + RECOVERED_AT_ONCE]))
+        _log.info(
+            "Runs that were under way were taken up",
+            extra={
+                "action": names.RUNS_RECOVERED,
+                "count": len(keys),
+                "seconds": round(loop.time() - started, 1),
+            },
+        )
+
+    async def _take_up(self, key: RunKey) -> None:
+        # What can't be read is quarantined, which the log says; it must not keep the others.
+        with contextlib.suppress(StepgraphError):
+            await self._runner.settled(key)
 
     async def watch_graces(self) -> None:
         """Tell runs of executors that did not come back. Runs until it is cancelled."""

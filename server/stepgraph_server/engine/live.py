@@ -111,7 +111,7 @@ class LiveRun:
     pending: deque[Pending] = field(default_factory=deque)
     #: Why the state is worthless: an append failed. The run is folded again once all pending ones have been reported.
     failure: StorageError | None = None
-    #: Appends that have failed since the last one that did not.
+    #: Appends and loads that have failed since the last append that did not.
     failures: int = 0
     #: It is quarantined: nothing acts on it any more.
     abandoned: bool = False

@@ -25,6 +25,7 @@ from stepgraph_server.core.run import decide, next_due
 from stepgraph_server.engine.encoding import encode_append
 from stepgraph_server.engine.folding import QUARANTINED_BEFORE, Folder
 from stepgraph_server.engine.live import Delivery, FutureReply, LiveRun, Pending
+from stepgraph_server.engine.loading import Loading
 from stepgraph_server.engine.timers import Timers
 from stepgraph_server.storage.errors import (
     AppendInvalid,
@@ -132,6 +133,7 @@ class Runner:
         self._publisher = publisher
         self._spawn = spawn
         self._live: dict[RunKey, LiveRun] = {}
+        self._loading = Loading(self._load, spawn)
         #: Runs whose quarantine is not durable yet.
         self._condemned: set[RunKey] = set()
         self.timers = Timers(clock, lambda key: self.deliver(key, Delivery(happened=TimePassed())))
@@ -141,6 +143,11 @@ class Runner:
     def live_count(self) -> int:
         """How many runs are in memory."""
         return len(self._live)
+
+    @property
+    def loading(self) -> int:
+        """How many runs wait to be loaded."""
+        return len(self._loading)
 
     def live(self, key: RunKey) -> LiveRun | None:
         """Return a run that is in memory."""
@@ -179,9 +186,12 @@ class Runner:
                 return
             run = LiveRun(key=key)
             self._live[key] = run
-            self._spawn(self._load(run))
+            self._loading.ask(run, is_patient=isinstance(delivery.happened, Outcomes))
         if run.state is None or run.failure is not None:
             run.inbox.append(delivery)
+            if not isinstance(delivery.happened, Outcomes):
+                # One frame may report attempts of thousands of runs; that any of these is there, nobody has said.
+                self._loading.hurry(run)
         else:
             self._take(run, delivery)
 
@@ -340,7 +350,10 @@ class Runner:
                 "error": type(failure).__name__,
             },
         )
-        self._spawn(self._load(run, 0.0 if expected else _delay_s(run.failures)))
+        if expected:
+            self._loading.ask(run)
+        else:
+            self._spawn(self._load_later(run))
 
     def _turn_away(self, run: LiveRun, error: StepgraphError) -> None:
         """Tell those who wait for a run that is not there, except for what must not get lost."""
@@ -373,12 +386,21 @@ class Runner:
 
     # Loading
 
-    async def _load(self, run: LiveRun, delay_s: float = 0.0) -> None:
+    async def _load_later(self, run: LiveRun) -> None:
+        """Load a run when what failed for it may work again."""
+        await asyncio.sleep(_delay_s(run.failures))
+        self._loading.ask(run)
+
+    async def _load(self, run: LiveRun) -> None:
         """Fold a run from its journal, then let what has happened to it meanwhile happen."""
         try:
-            if delay_s:
-                await asyncio.sleep(delay_s)
-            state = await self._fold_stubbornly(run)
+            state = await self._fold(run.key)
+        except JournalUnavailable as error:
+            # Its work must not get lost, so this is tried until it works; but it must not keep others from being loaded.
+            run.failures += 1
+            self._turn_away(run, error)
+            self._spawn(self._load_later(run))
+            return
         except Refused as error:
             self._remove(run)
             self._refuse_all(run, error)
@@ -396,17 +418,6 @@ class Runner:
             self._take(run, run.inbox.popleft())
         self._acts.flush()
         self._let_go(run)
-
-    async def _fold_stubbornly(self, run: LiveRun) -> RunState:
-        """Fold a run; while the journal can't be read, wait and try again, because its work must not get lost."""
-        tries = 0
-        while True:
-            try:
-                return await self._fold(run.key)
-            except JournalUnavailable as error:
-                self._turn_away(run, error)
-                tries += 1
-                await asyncio.sleep(_delay_s(tries))
 
     async def _fold(self, key: RunKey) -> RunState:
         if key in self._condemned:

@@ -44,6 +44,12 @@ CALL_REFUSED: Final = "call.refused"
 REQUESTS_FORGOTTEN: Final = "requests.forgotten"
 """Records of old request ids were deleted; at level debug. Fields: count."""
 
+RUNS_RECOVERING: Final = "runs.recovering"
+"""Runs that were under way when the server stopped are being taken up; said every 2 s. Calls are answered. Fields: done, count."""
+
+RUNS_RECOVERED: Final = "runs.recovered"
+"""All runs that were under way were taken up. Fields: count, seconds."""
+
 SESSION_OPENED: Final = "session.opened"
 """An executor has connected. Fields: namespace, executor_id, session_id, client, held, unacknowledged."""
 

@@ -15,10 +15,12 @@ from stepgraph.v1 import task_pb2
 from stepgraph_server.core.errors import Refused
 from stepgraph_server.core.inputs import Cancel, RunLimits
 from stepgraph_server.core.instants import SECOND, Span
+from stepgraph_server.engine.dispatcher import STRAYS_AT_ONCE, STRAYS_PERIOD_S
 from stepgraph_server.engine.live import Delivery
+from stepgraph_server.engine.loading import MAX_LOADS
 from stepgraph_server.storage.records import RunKey
 from tests.support.engine_executor import Executor, cancelled, failed, succeeded
-from tests.support.engine_rig import NAMESPACE, Rig, rig, steps, together, wide, work
+from tests.support.engine_rig import NAMESPACE, Rig, question, rig, steps, together, wide, work
 from tests.support.engine_store import FaultyStore
 from tests.support.engine_time import VirtualLoop, in_virtual_time, turns
 from tests.support.graphs import graph
@@ -667,6 +669,34 @@ async def test_executors_of_two_namespaces_with_one_name_and_token_do_not_distur
         one.script = succeeded
         one.finish_all()
         assert await it.settle("r2") == "COMPLETED"
+        it.check_quiescent()
+
+
+@in_virtual_time
+async def test_results_for_runs_that_nobody_knows_make_nobody_wait():
+    """20,000 in one frame: a few are looked up at a time, and a run that somebody asks for comes before all of them."""
+    async with rig() as it:
+        await it.start(question(), "asked")
+        await it.settle("asked")
+        assert it.runner.live(RunKey(NAMESPACE, "asked")) is None
+        executor = await Executor(it, capabilities=[agent("other")]).connect()
+        unknown = [
+            pb.AttemptOutcome(
+                task_id=f"r{number}/1/a/t0/e0", attempt=1, succeeded=task_pb2.TaskResult()
+            )
+            for number in range(20_000)
+        ]
+        it.dispatcher.outcomes(executor.seat, unknown)
+        assert it.runner.live_count <= STRAYS_AT_ONCE
+        read = it.store.runs.reads
+        run = await it.engine.cancel_run(NAMESPACE, "asked", "", None)
+        assert run.run_id == "asked"
+        assert it.store.runs.reads - read <= STRAYS_AT_ONCE + MAX_LOADS
+        while len(executor.acks) < len(unknown):
+            assert it.runner.live_count <= 2 * STRAYS_AT_ONCE + MAX_LOADS
+            await asyncio.sleep(STRAYS_PERIOD_S)
+        assert {verdict for _, _, verdict in executor.acks} == {pb.ACK_VERDICT_STALE}
+        assert [task_id for task_id, _, _ in executor.acks] == [o.task_id for o in unknown]
         it.check_quiescent()
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 
 import pytest
 
 from stepgraph.v1 import interrupt_pb2, run_service_pb2
 from stepgraph_server.core.errors import Quarantined, Refused
 from stepgraph_server.core.instants import SECOND
+from stepgraph_server.engine import engine
 from stepgraph_server.engine.callers import Caller, RequestKey
-from stepgraph_server.engine.engine import MAX_CREATION_TRIES
+from stepgraph_server.engine.engine import MAX_CREATION_TRIES, RECOVERED_AT_ONCE
 from stepgraph_server.storage.errors import RunExists
 from stepgraph_server.storage.journal import Backlog
 from stepgraph_server.storage.records import RunKey
@@ -592,6 +594,37 @@ async def test_recovery_takes_up_more_runs_than_it_reads_at_once(monkeypatch):
         await turns(200)
         assert {it.status(f"r{number}") for number in range(7)} == {"COMPLETED"}
         it.check_quiescent()
+
+
+@in_virtual_time
+async def test_while_many_runs_are_taken_up_others_are_asked_for_and_the_log_says_how_far_it_is(
+    monkeypatch, caplog
+):
+    """Recovery has a few runs under way at a time; whoever asks for one of the last gets it at once."""
+    monkeypatch.setattr(engine, "RECOVERY_REPORT_S", 0.0)
+    caplog.set_level(logging.INFO)
+    store = FaultyStore()
+    async with rig(store) as before:
+        for number in range(200):
+            await before.start(work(), f"r{number}")
+        before.crash()
+    async with rig(store) as it:
+        await turns(3)
+        assert 0 < it.runner.live_count <= 2 * RECOVERED_AT_ONCE
+        await it.engine.cancel_run(NAMESPACE, "r199", "", None)
+        assert it.runner.live_count <= 3 * RECOVERED_AT_ONCE
+        assert await it.settle() == "RUNNING"
+        while it.runner.live_count < 199:
+            await turns(10)
+        await turns(10)
+    said = [
+        (r.action, getattr(r, "done", None), r.count)
+        for r in caplog.records
+        if "recover" in r.action
+    ]
+    assert said[0] == ("runs.recovering", 0, 200)
+    assert said[-1] == ("runs.recovered", None, 200)
+    assert 2 < len(said) <= 2 + 200 / RECOVERED_AT_ONCE
 
 
 @in_virtual_time
