@@ -7,9 +7,12 @@ not compile any more is a fault of ours and quarantines the runs that need it.
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import graph_pb2
+from stepgraph_server.core import canonical
+from stepgraph_server.core.canonical import CanonicalError
 from stepgraph_server.core.errors import Refused
 from stepgraph_server.core.graph import compile_graph
 from stepgraph_server.storage.graphs import GraphReference
@@ -32,7 +35,14 @@ class GraphCache:
         self._compiled: OrderedDict[str, CompiledGraph] = OrderedDict()
 
     def compile(self, definition: graph_pb2.StateGraph) -> CompiledGraph:
-        """Compile a definition. Raises GraphInvalid with all problems."""
+        """Return a definition, compiled. Raises GraphInvalid with all problems."""
+        # A caller that sends its graph with every start sends the same one: its digest costs a fraction of its check.
+        # What has no digest has fields that nobody knows, which the check says better.
+        with suppress(CanonicalError):
+            compiled = self._compiled.get(canonical.digest(definition))
+            if compiled is not None:
+                self._compiled.move_to_end(compiled.digest)
+                return compiled
         return self._keep(compile_graph(definition, self._defaults))
 
     async def by_digest(self, namespace: str, digest: str) -> CompiledGraph:

@@ -38,6 +38,22 @@ async def test_a_stored_graph_is_compiled_once(store, cache):
     assert again is compiled
 
 
+def test_a_definition_that_comes_again_is_not_compiled_again(cache, monkeypatch):
+    """Callers may send their graph with every start."""
+    first = cache.compile(graph("a"))
+    monkeypatch.setattr(graph_cache, "compile_graph", None)
+    again = graph("a")
+    assert cache.compile(again) is first
+
+
+def test_a_definition_with_fields_that_nobody_knows_is_refused_by_its_check(cache):
+    """It has no digest to look for."""
+    definition = graph("a")
+    definition.MergeFromString(b"\xc0\xb2\x04\x01")
+    with pytest.raises(GraphInvalid):
+        cache.compile(definition)
+
+
 async def test_a_graph_that_is_not_there_is_refused(cache):
     with pytest.raises(Refused, match="GRAPH_NOT_FOUND"):
         await cache.by_reference("default", "nothing")
