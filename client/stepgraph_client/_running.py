@@ -7,7 +7,6 @@ followed by another stream; only what connecting again can't mend ends it all.
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,6 +18,7 @@ import grpc
 from stepgraph.v1 import executor_service_pb2 as pb
 from stepgraph.v1 import task_pb2
 from stepgraph_client._channel import ExecutorChannel
+from stepgraph_client._notices import Notices
 from stepgraph_client._session import ExecutorSession, State
 from stepgraph_client._session_events import (
     Acked,
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from stepgraph_client._session_events import ExecutorEvent, Identity
     from stepgraph_client._stream import StreamEnd
     from stepgraph_client.errors import Refused, Status
-
-_log = logging.getLogger("stepgraph_client.executor")
 
 #: Connecting again. It is tried for ever, so only the delays matter.
 RECONNECT: Final = Patience(first_delay_s=0.1, factor=2.0, max_delay_s=10.0)
@@ -85,6 +83,7 @@ class Running:
         self._session: Final = ExecutorSession(
             plan.identity, plan.functions.capabilities, plan.max_in_flight
         )
+        self._notices: Final = Notices(plan.server, plan.identity.executor_id, self._loop.time)
         self._channel: Final = ExecutorChannel(plan.server, plan.credentials)
         self._connection: Final = Connection(plan.server, plan.credentials)
         self._caller: Final = Caller(plan.server, Patience())
@@ -155,14 +154,14 @@ class Running:
             end = await self._until_over(stream, call)
             self._changed.set()
             if self._over.is_set() or self._has_said_bye:
-                self._log_end(end, delay_s=None)
+                self._notices.ended(end, None)
                 return None
             if end.status is not None and _is_fatal(end.status):
-                self._log_end(end, delay_s=None)
+                self._notices.ended(end, None)
                 return refusal(end.status)
             failures = 1 if self._loop.time() - started >= GOOD_STREAM_S else failures + 1
             delay_s = _delay_s(end, failures)
-            self._log_end(end, delay_s=delay_s)
+            self._notices.ended(end, delay_s)
             if end.was_silent:
                 # The connection under it may be dead without gRPC's knowing.
                 await self._channel.close()
@@ -209,7 +208,9 @@ class Running:
                     self._on_welcome(event)
                 case DrainRequested():
                     self._drain_asked.set()
-                    self._log("the server drains", "session.draining", reason=event.reason)
+                    self._notices.say(
+                        "the server is about to stop", "session.draining", reason=event.reason
+                    )
                 case Rejected():
                     self._on_reject(event)
                 case PingReceived() | ServerSilent():
@@ -220,30 +221,11 @@ class Running:
     def _on_welcome(self, event: Welcomed) -> None:
         self._worker.cancel(event.lost, "the server has given it to another executor")
         self.welcomed.set()
-        self._log(
-            "connected",
-            "session.opened",
-            session_id=event.welcome.session_id,
-            lost=len(event.lost),
-            dropped=event.dropped,
-        )
+        self._notices.connected(event)
 
     def _on_reject(self, event: Rejected) -> None:
-        reject = event.reject
         self._changed.set()
-        _log.warning(
-            "the server has rejected something",
-            extra={
-                "action": "session.rejected",
-                "reason": reject.reason,
-                "detail": reject.message,
-                "field": reject.field,
-                "frame_ordinal": reject.frame_ordinal,
-                "task_id": reject.attempt.task_id,
-                "failed": len(event.failed),
-                "dropped": len(event.dropped),
-            },
-        )
+        self._notices.rejected(event.reject, len(event.failed), len(event.dropped))
 
     def _on_change(self) -> None:
         self._wake.set()
@@ -268,13 +250,17 @@ class Running:
 
     async def _drain_when_asked(self) -> None:
         await self._stopping.wait()
-        self._log("draining", "executor.draining", held=self._session.held)
+        self._notices.say(
+            "stops: takes nothing more, and finishes what it has",
+            "executor.draining",
+            held=self._session.held,
+        )
         self.resize(0)
         try:
             async with asyncio.timeout(self._plan.drain_timeout_s):
                 await self._until_idle()
         except TimeoutError:
-            self._log("the time to drain is over", "executor.cut", held=self._session.held)
+            self._notices.say("the time to drain is over", "executor.cut", held=self._session.held)
         if self._session.state is State.LIVE:
             self._has_said_bye = True
             self._session.bye("the executor stops")
@@ -294,21 +280,6 @@ class Running:
         while self._session.state is not State.APART:
             self._changed.clear()
             await self._changed.wait()
-
-    def _log_end(self, end: StreamEnd, *, delay_s: float | None) -> None:
-        status = end.status
-        self._log(
-            "the stream has ended",
-            "session.ended",
-            code="SILENT" if end.was_silent else status.code.name if status else "OK",
-            reason=status.reason if status else "",
-            detail=status.message if status else "",
-            again_in_s=None if delay_s is None else round(delay_s, 3),
-        )
-
-    def _log(self, message: str, action: str, **fields: object) -> None:
-        extra = {"action": action, "executor_id": self._plan.identity.executor_id, **fields}
-        _log.info(message, extra=extra)
 
 
 def _is_fatal(status: Status) -> bool:

@@ -208,16 +208,19 @@ class Worker:
 
     def _set_failed(self, outcome: pb.AttemptOutcome, work: _Work, error: BaseException) -> None:
         outcome.failed.CopyFrom(failure_outcome(error, self._executor_id))
+        code = outcome.failed.failure.code
         extra = {
             "action": "task.failed",
             "task_id": work.task.task_id,
             "attempt": work.task.attempt,
-            "code": outcome.failed.failure.code,
+            "code": code,
         }
+        # The exception's message may have a payload in it: it is in the traceback of a fault, and nowhere else.
         if isinstance(error, Failed):
-            _log.info("a task has failed", extra=extra)
+            _log.info("the task %s has failed with %s", work.task.task_id, code, extra=extra)
         else:
-            _log.warning("a function has raised", extra=extra, exc_info=error)
+            text = "the function for the task %s has raised"
+            _log.warning(text, work.task.task_id, extra=extra, exc_info=error)
 
 
 def _is_cancelled() -> bool:
