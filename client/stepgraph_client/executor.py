@@ -18,13 +18,15 @@ from __future__ import annotations
 import asyncio
 import signal
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, overload
 
 from stepgraph_client import identity
 from stepgraph_client._functions import Functions
+from stepgraph_client._notices import last_words, shown_without_logging
 from stepgraph_client._running import Plan, Running
 from stepgraph_client._session_events import Identity
 from stepgraph_client.connection import DEFAULT_SERVER
+from stepgraph_client.errors import Refused
 from stepgraph_client.tools import tool_of
 
 if TYPE_CHECKING:
@@ -92,7 +94,11 @@ class Executor:
 
         The function takes an LlmRequest, and a TaskContext if it wants one; it returns an LlmResponse, a Message of the
         assistant's, or text. Ids of tool calls may be left empty: the server makes its own.
+
+        Raises:
+            TypeError: No model is named.
         """
+        _need_names("model", models, "claude-*")
 
         def declare(function: F) -> F:
             self._declare(self._functions.add_models(models, function))
@@ -100,21 +106,45 @@ class Executor:
 
         return declare
 
+    @overload
+    def tool(self, function: F, /) -> F: ...
+
+    @overload
     def tool(
         self,
+        /,
         *,
         name: str = "",
         description: str = "",
         schema: JsonLike | None = None,
         requires_approval: bool = False,
-    ) -> Callable[[F], F]:
-        """Run a tool: its name is the function's, its description the docstring, its schema that of the parameters.
+    ) -> Callable[[F], F]: ...
+
+    def tool(
+        self,
+        function: F | None = None,
+        /,
+        *,
+        name: str = "",
+        description: str = "",
+        schema: JsonLike | None = None,
+        requires_approval: bool = False,
+    ) -> F | Callable[[F], F]:
+        """Run a tool, as `@executor.tool` or `@executor.tool(…)`: its name is the function's, its description the docstring, its schema that of the parameters.
 
         Arguments are checked against the types; what does not fit is told to the model. A parameter of type TaskContext, or
         named `ctx`, takes the context. The function returns text, anything that JSON has, a pydantic model, bytes, content
         blocks or a ToolResult, or raises ToolError for trouble that the model should know about. With a `schema` of its
         own it takes one argument, the object as it came.
+
+        Raises:
+            TypeError: What was given is no function, or can't be a tool.
         """
+        if function is not None and not callable(function):
+            message = (
+                f"a tool is a function, not {function!r}; write @executor.tool(name={function!r})"
+            )
+            raise TypeError(message)
 
         def declare(function: F) -> F:
             tool = tool_of(function, name=name, description=description, schema=schema)
@@ -123,7 +153,7 @@ class Executor:
             )
             return function
 
-        return declare
+        return declare if function is None else declare(function)
 
     def agent(self, kind: str) -> Callable[[F], F]:
         """Be an agent of this kind.
@@ -131,6 +161,7 @@ class Executor:
         The function takes a task, as text, and a TaskContext if it wants one; it returns what a tool may return as a value,
         or a TaskResult.Agent with its usage.
         """
+        _need_names("agent", (kind,), "researcher")
 
         def declare(function: F) -> F:
             self._declare(self._functions.add_agent(kind, function))
@@ -140,6 +171,7 @@ class Executor:
 
     def condition(self, name: str) -> Callable[[F], F]:
         """Decide a condition: the function takes a ConditionContext if it wants one, and returns True or False."""
+        _need_names("condition", (name,), "is_safe")
 
         def declare(function: F) -> F:
             self._declare(self._functions.add_condition(name, function))
@@ -149,6 +181,7 @@ class Executor:
 
     def effect(self, kind: str) -> Callable[[F], F]:
         """Do work of a custom kind: the function takes a Value, and a TaskContext if it wants one; it returns a value."""
+        _need_names("effect", (kind,), "mail")
 
         def declare(function: F) -> F:
             self._declare(self._functions.add_effect(kind, function))
@@ -186,11 +219,17 @@ class Executor:
     def run_forever(self) -> None:
         """Run until SIGTERM or SIGINT, then stop well; a second signal ends it at once. For programs without asyncio.
 
+        How the connection is, is written to stderr unless the program has configured logging.
+
         Raises:
-            Refused: As for `run`.
+            SystemExit: Where `run` raises Refused, which is its cause: the process ends with one line that says why and what
+                to do. A program that wants to go on uses `run`.
         """
-        with suppress(asyncio.CancelledError):
-            asyncio.run(self._run_until_signal())
+        try:
+            with shown_without_logging(), suppress(asyncio.CancelledError):
+                asyncio.run(self._run_until_signal())
+        except Refused as refused:
+            raise SystemExit(last_words(refused, self.server, self.executor_id)) from refused
 
     async def _run_until_signal(self) -> None:
         loop = asyncio.get_running_loop()
@@ -236,3 +275,12 @@ class Executor:
             drain_timeout_s=self._drain_timeout_s,
             credentials=self._credentials,
         )
+
+
+def _need_names(decorator: str, names: tuple[object, ...], example: str) -> None:
+    """Refuse a decorator that has no name to go by: without parentheses it is given the function itself."""
+    if names and all(isinstance(each, str) and each for each in names):
+        return
+    given = "nothing" if not names else ", ".join(map(repr, names))
+    message = f"executor.{decorator} needs names, and has {given}; write @executor.{decorator}({example!r})"
+    raise TypeError(message)

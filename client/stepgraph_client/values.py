@@ -52,7 +52,11 @@ def from_value(value: Value) -> object:
     """Return a Value as Python has it: a str, bytes, or what its JSON says; None for an empty one.
 
     Stored values and secrets come back as the references that they are; `Client.get_value` reads what is stored.
+
+    Raises:
+        TypeError: It is no Value.
     """
+    _need_value(value)
     match value.WhichOneof("kind"):
         case "text":
             return value.text
@@ -74,11 +78,22 @@ def read_as(value: Value, kind: type[T]) -> T:
 
     Raises:
         pydantic.ValidationError: It is not of that kind.
+        TypeError: It is no Value.
     """
+    _need_value(value)
     adapter = TypeAdapter(kind)
     if value.WhichOneof("kind") == "json":
         return adapter.validate_json(value.json)
     return adapter.validate_python(from_value(value))
+
+
+def _need_value(value: object) -> None:
+    if not isinstance(value, Value):
+        message = (
+            f"expected a stepgraph.v1.Value, found a {type(value).__name__}: what Python has already needs no reading; "
+            "to_value(…) makes a Value of it"
+        )
+        raise TypeError(message)
 
 
 def _json(given: object) -> str:

@@ -12,9 +12,11 @@ import threading
 from contextlib import asynccontextmanager
 
 import pytest
+from grpc import StatusCode
 from pydantic import BaseModel
 
 from stepgraph.v1 import task_pb2
+from stepgraph_client.errors import Status, WrongState
 from stepgraph_client.executor import Executor
 from stepgraph_client.task_context import (  # noqa: TC001  # looked up by name
     ConditionContext,
@@ -183,3 +185,83 @@ class TestSignals:
                 assert await asyncio.wait_for(process.wait(), 10) == 0
 
         asyncio.run(scenario())
+
+
+class TestFatalEnds:
+    def test_a_badly_named_executor_ends_with_one_line_that_says_what_to_do(self):
+        """What connecting again can't mend ends the process with a reason and a remedy, and no traceback."""
+        program = "import sys; from stepgraph_client import Executor; Executor(sys.argv[1], executor_id='?').run_forever()"
+
+        async def scenario():
+            async with ExecutorServer() as server:
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-c", program, server.address), stderr=subprocess.PIPE
+                )
+                return process, (await process.communicate())[1].decode()
+
+        process, said = asyncio.run(scenario())
+        assert process.returncode == 1
+        assert "Traceback" not in said
+        assert "the executor has ended: HELLO_INVALID: " in said
+        assert "What to do: correct how the executor '?' was made" in said
+
+    async def test_who_catches_it_finds_the_refusal_in_it(self, server, monkeypatch):
+        """The refusal itself is the cause of the exit."""
+        executor = Executor(server.address, executor_id="w")
+        refused = WrongState(
+            Status(
+                code=StatusCode.ABORTED, message="gone", reason="SESSION_SUPERSEDED", metadata={}
+            )
+        )
+
+        async def fail():
+            raise refused
+
+        monkeypatch.setattr(executor, "_run_until_signal", fail)
+        with pytest.raises(SystemExit, match="executor_id of its own") as ended:
+            await asyncio.to_thread(executor.run_forever)
+        assert ended.value.__cause__ is refused
+
+
+def test_a_server_that_is_not_there_is_told_to_who_has_configured_no_logging():
+    """Without any logging of the program's, the address and the reason stand on stderr."""
+    program = "from stepgraph_client import Executor; Executor('127.0.0.1:1').run_forever()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stderr=subprocess.PIPE, text=True
+    ) as process:
+        line = process.stderr.readline()
+        process.terminate()
+    assert "stepgraph: can't reach the stepgraph server at 127.0.0.1:1: " in line
+    assert "trying again in" in line
+
+
+class TestDeclaring:
+    def test_a_tool_needs_no_parentheses(self):
+        """`@executor.tool` is the same as `@executor.tool()`."""
+        executor = Executor()
+
+        @executor.tool
+        def find(text: str) -> str:
+            return text
+
+        assert find("x") == "x"
+        (capability,) = executor._functions.capabilities
+        assert capability.tool.definition.name == "find"
+
+    def test_a_name_in_the_place_of_the_function_is_refused(self):
+        """The first argument is no name; the message says where it goes."""
+        with pytest.raises(TypeError, match=r"write @executor.tool\(name='find'\)"):
+            Executor().tool("find")
+
+    def test_a_model_without_a_name_is_refused(self):
+        """A model that nobody can ask for is a slip."""
+        with pytest.raises(TypeError, match=r"has nothing; write @executor.model\('claude-\*'\)"):
+            Executor().model()
+
+    @pytest.mark.parametrize("verb", ["model", "agent", "condition", "effect"])
+    def test_what_needs_a_name_needs_its_parentheses(self, verb):
+        """Without them the decorator gets the function in the place of a name."""
+        with pytest.raises(
+            TypeError, match=rf"executor.{verb} needs names, .*write @executor.{verb}"
+        ):
+            getattr(Executor(), verb)(lambda task: task)

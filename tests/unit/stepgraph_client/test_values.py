@@ -106,3 +106,13 @@ JSON = st.recursive(
 @given(JSON | st.text(st.characters(exclude_categories=["Cs"])) | st.binary())
 def test_what_goes_out_comes_back(value) -> None:
     assert from_value(to_value(value)) == value
+
+
+@pytest.mark.parametrize("given", ["text", 3, None, StoredValue()])
+def test_what_is_no_value_is_refused_with_what_was_expected(given) -> None:
+    """A Python value in the place of a Value is told apart, in both readers."""
+    for read in (from_value, lambda value: read_as(value, str)):
+        with pytest.raises(
+            TypeError, match=f"expected a stepgraph.v1.Value, found a {type(given).__name__}"
+        ):
+            read(given)
