@@ -24,7 +24,7 @@ The form is the schema's JSON form, in snake_case or camelCase, with these short
       - {from: think, to: done, when: {expression: "size(vars) > 0"}}
 
 A message with one field may be written as that field's value (`{paradigm_equals: careful}`), and so may the messages of
-`MAIN_FIELDS`; a variant without fields is its name alone.
+`MAIN_FIELDS`; a variant without fields is its name alone. `client/GRAPH_FILES.md` lists all short forms.
 
 Rules: a file never builds anything but a `StateGraph`; everything that is wrong is reported at once, with its place.
 """
@@ -88,14 +88,20 @@ class GraphFileError(StepgraphError):
 class SourceMap:
     """Where each part of a graph stands in its file."""
 
-    def __init__(self, file: str, places: Mapping[str, Mark]) -> None:
+    def __init__(self, file: str, places: Mapping[str, Mark], first_node: str = "") -> None:
         self._file = file
         self._places = dict(places)
+        self._first_node = first_node
 
     @property
     def file(self) -> str:
         """The file's name, as it was given."""
         return self._file
+
+    @property
+    def first_node(self) -> str:
+        """The id of the node that stands first; empty if there is none."""
+        return self._first_node
 
     def locate(self, path: str) -> Place:
         """Return the place of a path such as `nodes[2].action.llm_infer.model`.
@@ -156,7 +162,8 @@ def parse_graph(text: str, *, file: str = "graph", is_json: bool = False) -> Gra
                 for each in ordered
             ]
         )
-    return GraphFile(graph=graph, source=SourceMap(file, shape.places))
+    first_node = graph.nodes[0].id if graph.nodes else ""
+    return GraphFile(graph=graph, source=SourceMap(file, shape.places, first_node))
 
 
 def _unreadable(path: Path, message: str) -> GraphFileError:

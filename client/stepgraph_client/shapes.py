@@ -94,7 +94,9 @@ class _Filler:
         elif (main := main_field(descriptor)) is not None:
             self._field(message, main, part, _below(path, main.name))
         else:
-            self._report(part, path, f"expected {_described(descriptor)}, found {found(part)}")
+            hint = _condition_hint(descriptor, part)
+            text = f"expected {_described(descriptor)}, found {found(part)}{hint}"
+            self._report(part, path, text)
 
     def _is_variant(self, descriptor: Descriptor, part: Scalar) -> bool:
         found = descriptor.fields_by_name.get(part.text)
@@ -304,6 +306,18 @@ def _described(descriptor: Descriptor) -> str:
     if is_union(descriptor):
         return f"one of {listed(each.name for each in descriptor.fields)}"
     return f"a mapping with fields such as {listed([each.name for each in descriptor.fields][:4])}"
+
+
+def _condition_hint(descriptor: Descriptor, part: Part) -> str:
+    """Return what a condition that is only a text was probably meant as."""
+    if short_name(descriptor) != "EdgeCondition" or not isinstance(part, Scalar):
+        return ""
+    close = difflib.get_close_matches(part.text, descriptor.fields_by_name, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    if part.text.isidentifier():
+        return f"; if an executor decides it, write {{custom: {part.text}}}"
+    return f"; if it is an expression, write {{expression: {part.text!r}}}"
 
 
 def _title(descriptor: Descriptor) -> str:

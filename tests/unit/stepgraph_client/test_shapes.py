@@ -175,3 +175,17 @@ def test_every_part_is_found_again_by_its_path() -> None:
         "reducers": (6, 1),
         'reducers["x.y"]': (6, 12),
     }
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("is_warm", "write {custom: is_warm}"),
+        ("is_final_anser", "did you mean 'is_final_answer'?"),
+        ("vars.x > 3", "write {expression: 'vars.x > 3'}"),
+    ],
+)
+def test_a_condition_that_is_only_a_text_is_told_how_it_may_be_written(written, hint) -> None:
+    """The name of an executor's condition, a typo and an expression are told apart."""
+    (told,) = troubles(GraphEdge(), f"{{from: a, to: b, when: {written}}}")
+    assert told.endswith(hint)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from stepgraph.v1 import graph_pb2, interrupt_pb2, llm_pb2
 from stepgraph.v1.edge_condition_pb2 import EdgeCondition
 from stepgraph.v1.graph_pb2 import GraphNode, NodeAction, NodeJoin, StateGraph
@@ -59,3 +62,13 @@ def test_descriptors_are_asked_in_words() -> None:
     assert shorthand.is_map(reducers)
     assert shorthand.map_value(reducers).enum_type.name == "Reducer"
     assert shorthand.enum_prefix(NodeJoin.DESCRIPTOR) == "NODE_JOIN_"
+
+
+def test_every_short_form_is_documented() -> None:
+    """People find in the documentation whatever the tables allow."""
+    text = (Path(__file__).parents[3] / "client/GRAPH_FILES.md").read_text()
+    for names in shorthand.ALIASES.values():
+        for alias, name in names.items():
+            assert re.search(rf"\| `{alias}` \| `{name}` \|", text), alias
+    for message, name in shorthand.MAIN_FIELDS.items():
+        assert f"| `{message}` | `{name}` |" in text
