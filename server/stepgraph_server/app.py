@@ -35,6 +35,7 @@ from stepgraph_server.storage.errors import JournalUnavailable
 from stepgraph_server.storage.memory import MemoryStore
 from stepgraph_server.storage.sqlite.store import SqliteStore
 from stepgraph_server.telemetry import names
+from stepgraph_server.telemetry.lag import watch_lag
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
@@ -96,6 +97,7 @@ async def running_server(
             # back before their grace is over, and whatever is asked for is loaded first.
             background.spawn(parts.engine.take_up(await parts.engine.recover()))
             background.spawn(parts.engine.watch_graces())
+            background.spawn(watch_lag())
             background.spawn(
                 _forget_requests(parts.store, parts.clock, settings.retention.request_ids)
             )

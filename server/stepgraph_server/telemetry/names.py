@@ -41,6 +41,15 @@ CALL_FAULT: Final = "call.fault"
 CALL_REFUSED: Final = "call.refused"
 """A call was refused; at level debug. Fields: method, reason."""
 
+JOURNAL_FAILED: Final = "journal.failed"
+"""Appends could not be written; said once until one could again. Fields: cause, with SQLite's words and the path."""
+
+LOOP_LAGGED: Final = "loop.lagged"
+"""One turn of the loop took more than 250 ms; said at most every 5 s. Fields: milliseconds, of the longest."""
+
+SETTING_UNKNOWN: Final = "setting.unknown"
+"""A variable of the environment looks like a setting and is none. Fields: variable, closest."""
+
 REQUESTS_FORGOTTEN: Final = "requests.forgotten"
 """Records of old request ids were deleted; at level debug. Fields: count."""
 
