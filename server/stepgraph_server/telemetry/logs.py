@@ -54,7 +54,9 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False)
+        line = json.dumps(entry, ensure_ascii=False)
+        # Characters that a terminal obeys, or that no encoding has, are rare; then all that is not ASCII is escaped.
+        return line if line.isprintable() else json.dumps(entry)
 
 
 class HumanFormatter(logging.Formatter):
@@ -63,11 +65,23 @@ class HumanFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, or lines."""
         fields = " ".join(f"{name}={value}" for name, value in _fields(record))
-        line = (
+        line = _harmless(
             f"{_time(record):%H:%M:%S} {record.levelname.lower():<7} {_cut(record.getMessage())}"
             + (f"  {fields}" if fields else "")
-        ).replace("\n", "\\n")
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        )
+        if not record.exc_info:
+            return line
+        traceback = self.formatException(record.exc_info).split("\n")
+        return "\n".join([line, *map(_harmless, traceback)])
+
+
+def _harmless(text: str) -> str:
+    """Return a line in which nothing moves the cursor, colours the rest, or turns the direction: callers choose some of it."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else repr(character)[1:-1] for character in text
+    )
 
 
 def _time(record: logging.LogRecord) -> datetime:

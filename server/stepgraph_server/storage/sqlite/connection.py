@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from stepgraph_server.storage.errors import JournalUnavailable, StoreUnusable
@@ -40,6 +40,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
     Raises:
         sqlite3.Error: SQLite can't read the file.
     """
+    _make(path)
     connection = _connect(path)
     _use_wal(connection)
     # FULL: a commit returns when its log is on the disk. NORMAL would lose the last commits with the power.
@@ -55,6 +56,15 @@ def open_reader(path: Path) -> sqlite3.Connection:
     connection = _connect(path)
     connection.execute("PRAGMA query_only = 1")
     return connection
+
+
+def _make(path: Path) -> None:
+    """Make a file that only its user can read: it holds what people said. SQLite gives those beside it the same mode.
+
+    A file that exists keeps its mode, which an operator may have widened for a backup.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -77,6 +77,28 @@ def test_a_line_for_people_stays_one_line_and_its_traceback_follows():
 
 
 @pytest.mark.parametrize("form", ["human", "json"])
+@pytest.mark.parametrize(
+    "character", ["\x1b", "\r", "\x00", "\x7f", "\x9b", "\u202e", "\u2028", "\ud800"]
+)
+def test_nothing_that_a_terminal_obeys_is_written_as_it_is(form, character):
+    """Callers choose ids and reasons; their log must not be theirs to paint."""
+    stream, logger = written(form)
+
+    error = ValueError(f"bad {character}")
+    logger.error(
+        "é %s", character, extra={"action": "x.y", "field": f"ü {character}"}, exc_info=error
+    )
+
+    text = stream.getvalue()
+    assert character not in text
+    assert all(line.isprintable() for line in text.split("\n"))
+    if form == "json":
+        assert json.loads(text)["field"] == f"ü {character}"
+    else:
+        assert "é" in text
+
+
+@pytest.mark.parametrize("form", ["human", "json"])
 def test_what_is_long_is_cut(form):
     stream, logger = written(form)
 

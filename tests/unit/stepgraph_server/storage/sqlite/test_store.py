@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,25 @@ async def test_closing_leaves_one_file(path: Path) -> None:
     await bench.store.close()
     await bench.store.close()
     assert sorted(file.name for file in path.parent.iterdir()) == ["store.db", "store.db.lock"]
+
+
+async def test_only_its_user_can_read_the_data(path: Path) -> None:
+    """Nor what stands beside it, whatever the umask says; a mode that an operator has given stays."""
+    before = os.umask(0)
+    try:
+        bench = await Bench(SqliteStore(path)).start()
+        await bench.submit(append(1))
+        files = await asyncio.to_thread(lambda: sorted(path.parent.iterdir()))
+        modes = {file.name: file.stat().st_mode & 0o777 for file in files}
+        assert {"store.db", "store.db-wal", "store.db-shm", "store.db.lock"} == set(modes)
+        assert set(modes.values()) == {0o600}
+        await bench.store.close()
+        await asyncio.to_thread(path.chmod, 0o640)
+        bench = await Bench(SqliteStore(path)).start()
+        await bench.store.close()
+        assert (await asyncio.to_thread(path.stat)).st_mode & 0o777 == 0o640
+    finally:
+        os.umask(before)
 
 
 async def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
