@@ -46,7 +46,7 @@ from stepgraph.v1.policy_pb2 import JoinPolicy
 from stepgraph_client.durations import Span, to_duration
 from stepgraph_client.json_text import JsonLike, to_json_text
 from stepgraph_client.keywords import GraphBuildError, checked, closest
-from stepgraph_client.policies import Tools, choices
+from stepgraph_client.policies import choices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         NodeOptions,
         StepOptions,
         SubgraphOptions,
+        Tools,
     )
 
 #: A graph as it may be named: a reference (`name`, `name@3`, `sha256:…`), a definition, or a builder.

@@ -5,18 +5,20 @@ Rules: only declarations. A name that differs from the schema's says so.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from stepgraph.v1.graph_pb2 import ContextWindow
     from stepgraph.v1.interrupt_pb2 import InterruptOptions
-    from stepgraph.v1.llm_pb2 import ToolChoice
+    from stepgraph.v1.llm_pb2 import ToolChoice, ToolFilter
     from stepgraph.v1.policy_pb2 import RetryPolicy, TaskLimits
     from stepgraph_client.durations import Span
     from stepgraph_client.json_text import JsonLike
-    from stepgraph_client.policies import Tools
+
+#: Which tools: all or none of them, names (or prefixes that end in `*`), or a filter with a deny list.
+Tools: TypeAlias = "bool | str | Sequence[str] | ToolFilter"
 
 
 class GraphOptions(TypedDict, total=False):

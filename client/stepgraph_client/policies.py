@@ -7,7 +7,7 @@ given stays absent, and absent means the default of the level above.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from stepgraph.v1.interrupt_pb2 import InterruptAnswer, InterruptOption, InterruptOptions
 from stepgraph.v1.llm_pb2 import ToolChoice, ToolFilter
@@ -18,10 +18,6 @@ from stepgraph_client.keywords import checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-#: Which tools: all or none of them, names (or prefixes that end in `*`), or a filter with a deny list.
-Tools: TypeAlias = "bool | str | Sequence[str] | ToolFilter"
 
 
 class RetryOptions(TypedDict, total=False):
