@@ -72,7 +72,9 @@ class Notices:
         if delay_s is None:
             self.say("the connection has ended", "session.ended", **fields)
             return
-        verb = "lost" if self._was_connected else "can't reach"
+        verb = "lost" if self._was_connected else "can't connect to"
+        if not self._was_connected and status is not None and status.unreached:
+            verb = "can't reach"
         text = f"{verb} the stepgraph server at {self._server}: {_reason(end)}"
         again = f"{text}; trying again in {span_text(delay_s)}, and for as long as it takes"
         self._write(self._level(), again, "session.ended", fields)

@@ -70,6 +70,11 @@ class Status:
         return self.code in _LOST_ON_THE_WAY
 
     @property
+    def unreached(self) -> bool:
+        """Whether nobody answered at all: gRPC's own words for a connection that there is not."""
+        return self.code is grpc.StatusCode.UNAVAILABLE and not self.reason
+
+    @property
     def retryable(self) -> bool:
         """Whether the same call may help later: it was lost, or the server said when to come again."""
         return self.lost or self.reason == "OVERLOADED"
@@ -154,11 +159,7 @@ class Unreachable(StepgraphError):
     """
 
     def __init__(self, server: str, status: Status, *, tries: int = 1) -> None:
-        times = f", after {tries} tries" if tries > 1 else ""
-        super().__init__(
-            f"can't reach the stepgraph server at {server}{times}: {status.message or status.code.name}. "
-            "Is it running (`stepgraph serve`), and is the address right?"
-        )
+        super().__init__(_lost_text(server, status, f", after {tries} tries" if tries > 1 else ""))
         self.server = server
         self.status = status
         self.tries = tries
@@ -267,6 +268,25 @@ def _unpacked(detail: AnyMessage, into: M) -> M | None:
         return into if detail.Unpack(into) else None
     except DecodeError:
         return None
+
+
+def _lost_text(server: str, status: Status, times: str) -> str:
+    """Return what to say of a call that was lost. Only where nobody answered is the server said to be out of reach."""
+    message = (status.message or status.code.name).rstrip(".")
+    if status.unreached:
+        return (
+            f"can't reach the stepgraph server at {server}{times}: {message}. "
+            "Is it running (`stepgraph serve`), and is the address right?"
+        )
+    if status.reason:
+        reason = "" if message.startswith(status.reason) else f"{status.reason}: "
+        return f"the stepgraph server at {server} does not serve now{times}: {reason}{message}. Try again in a moment."
+    if status.code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return f"the stepgraph server at {server} did not answer in time{times}: {message}. Is it overloaded?"
+    return (
+        f"the stepgraph server at {server}, or a proxy before it, broke the call off{times}: "
+        f"{status.code.name}: {message}. The same call may be made again."
+    )
 
 
 def _refusal_text(status: Status) -> str:

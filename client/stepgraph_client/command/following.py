@@ -49,7 +49,8 @@ class Follow:
             if failures == 1:
                 printer.end()
                 trouble = status.message or status.code.name
-                click.echo(f"lost the server ({trouble}); trying again…", err=True)
+                what = "lost the server" if status.lost else "the server has no room now"
+                click.echo(f"{what} ({trouble}); trying again…", err=True)
 
         try:
             async for event in client.watch(

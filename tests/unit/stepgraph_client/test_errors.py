@@ -147,3 +147,30 @@ def test_details_of_a_kind_that_cannot_be_read_are_left_out() -> None:
     )
     error = grpc.aio.AioRpcError(grpc.StatusCode.NOT_FOUND, grpc.aio.Metadata(), trailers)
     assert read_status(error).reason == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "text"),
+    [
+        (
+            grpc.StatusCode.CANCELLED,
+            "",
+            "or a proxy before it, broke the call off: CANCELLED: why. ",
+        ),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "", "here:1 did not answer in time: why. "),
+        (grpc.StatusCode.UNAVAILABLE, "SHUTTING_DOWN", "does not serve now: SHUTTING_DOWN: why. "),
+    ],
+)
+def test_a_server_that_is_there_is_not_said_to_be_out_of_reach(code, reason, text) -> None:
+    """Who answered, or broke a call off, was reached."""
+    status = Status(code=code, message="why", reason=reason, metadata={})
+    error = errors.Unreachable("here:1", status)
+    assert text in str(error)
+    assert "can't reach" not in str(error)
+
+
+def test_a_server_without_room_is_a_refusal() -> None:
+    """RESOURCE_EXHAUSTED is an answer, with or without a reason."""
+    status = Status(code=grpc.StatusCode.RESOURCE_EXHAUSTED, message="too many", metadata={})
+    assert isinstance(refusal(status), errors.TooMuch)
+    assert not status.lost
