@@ -153,8 +153,11 @@ def key_of(task_input: task_pb2.TaskInput) -> Key:
             return kind, task_input.condition.name
         case "effect":
             return kind, task_input.effect.kind
-        case "step" | None:
-            # What nothing here can declare, and kinds that are newer than this version.
+        case "step":
+            # Nothing here can declare one yet; what is refused is refused by its name.
+            return kind, task_input.step.program
+        case None:
+            # A kind that is newer than this version.
             return "", ""
         case _:
             assert_never(kind)

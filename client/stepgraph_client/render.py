@@ -18,6 +18,7 @@ from stepgraph.v1.event_pb2 import EdgeVerdict, RunEvent, TransientEvent
 from stepgraph.v1.run_pb2 import RunStatus
 from stepgraph_client import wording
 from stepgraph_client.errors import failure_text
+from stepgraph_client.task_errors import EXECUTOR_ERROR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -208,7 +209,7 @@ class Narrator:
     def _node_skipped(self, event: RunEvent) -> Iterator[Telling]:
         skipped = event.node_skipped
         yield Line(
-            text=f"  {skipped.node_id} is skipped: {wording.skip_text(skipped.reason)}",
+            text=f"  {skipped.node_id} is left out: {wording.skip_text(skipped.reason)}",
             tone=Tone.QUIET,
         )
 
@@ -227,6 +228,12 @@ class Narrator:
             f"{failure_text(failed.failure)}{_followed(failed.edges)}",
             tone=Tone.BAD,
         )
+        # The code that executors give to whatever a function raises is none that its author has ever seen.
+        if failed.failure.code == EXECUTOR_ERROR and not _followed(failed.edges):
+            yield Line(
+                text=f"  an edge with `when: {{error_occurred: [{EXECUTOR_ERROR}]}}` would go on from here",
+                tone=Tone.QUIET,
+            )
 
     def _node_cancelled(self, event: RunEvent) -> Iterator[Telling]:
         cancelled = event.node_cancelled
@@ -373,7 +380,10 @@ _TELLERS: Mapping[str, Callable[[Narrator, RunEvent], Iterable[Telling]]] = {
 
 def question_lines(question: Interrupt, command: str = "stepgraph") -> Iterator[Line]:
     """Yield a question with the exact commands that answer it."""
-    yield Line(text=f"? {question.node_id}: {wording.question_text(question)}", tone=Tone.QUESTION)
+    first, *rest = wording.question_text(question).splitlines() or [""]
+    yield Line(text=f"? {question.node_id}: {first}", tone=Tone.QUESTION)
+    for line in rest:
+        yield Line(text=f"    {line}".rstrip(), tone=Tone.QUESTION)
     if question.HasField("tool"):
         yield Line(text=f"  about {question.tool.tool_name}({question.tool.args})")
     if question.HasField("deadline_time"):

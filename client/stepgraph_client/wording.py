@@ -244,9 +244,9 @@ def skip_text(reason: SkipReason.ValueType) -> str:
     """Return why a node was skipped."""
     match reason:
         case SkipReason.SKIP_REASON_UNREACHABLE:
-            return "nothing can reach it any more"
+            return "the run went another way"
         case SkipReason.SKIP_REASON_TERMINAL_REACHED:
-            return "the end was reached beside it"
+            return "the run is at its end"
         case _:
             return "not needed"
 

@@ -50,7 +50,8 @@ def interrupts_command(settings: Settings, run_id: str, *, answered: bool, as_js
 def _print_question(question: Interrupt, settings: Settings) -> None:
     click.echo(f"{question.interrupt_id}  of {question.run_id}, {time_text(question.open_time)}")
     if question.status == InterruptStatus.INTERRUPT_STATUS_ANSWERED:
-        click.echo(visible(f"  {question.node_id}: {question_text(question)}"))
+        asked = question_text(question).replace("\n", "\n    ")
+        click.echo(visible(f"  {question.node_id}: {asked}"))
         click.echo(visible(f"  {question.answered_by}: {answer_text(question.answer)}"))
         return
     for line in question_lines(question, settings.command):

@@ -137,3 +137,10 @@ def test_conditions_have_a_context_of_their_own(functions):
     functions.add_agent("k", lambda task: None)
     assert functions.find(CONDITION).context_type is ConditionContext
     assert functions.find(agent("k")).context_type is TaskContext
+
+
+def test_a_step_that_nobody_can_take_is_named() -> None:
+    """The program of a step says what is missing."""
+    task_input = task_pb2.TaskInput()
+    task_input.step.program = "negotiate"
+    assert describe(key_of(task_input)) == "step negotiate"

@@ -64,7 +64,7 @@ EVERY = {
     "superstep_started": (pb.SuperstepStarted(superstep=2, nodes=["a", "b"]), ["2. a, b"]),
     "node_skipped": (
         pb.NodeSkipped(node_id="a", reason=pb.SKIP_REASON_TERMINAL_REACHED),
-        ["  a is skipped: the end was reached beside it"],
+        ["  a is left out: the run is at its end"],
     ),
     "tools_offered": (
         pb.ToolsOffered(tools=[{"name": "x"}, {"name": "y"}]),
@@ -395,3 +395,25 @@ def test_what_runs_show_cannot_steer_the_terminal() -> None:
 def test_lines_and_pieces_are_values() -> None:
     assert Line(text="a") == Line(text="a", tone=Tone.PLAIN)
     assert Piece(stream="s", text="a") != Piece(stream="s", text="b")
+
+
+def test_the_later_lines_of_a_question_are_indented() -> None:
+    """What a person is asked stands out as one block, above the commands."""
+    question = Interrupt(interrupt_id="q", node_id="ask")
+    question.reason.human.prompt = "Apply this?\n\n-a\n+b"
+    assert [line.text for line in question_lines(question)][:4] == [
+        "? ask: Apply this?",
+        "",
+        "    -a",
+        "    +b",
+    ]
+
+
+def test_a_function_that_raised_is_told_with_the_edge_that_would_take_it() -> None:
+    """The code of whatever is raised is one that its author has never seen."""
+    raised = Failure(code="EXECUTOR_ERROR", message="ValueError: no", source="host")
+    assert said(node_failed=pb.NodeFailed(node_id="look", failure=raised)) == [
+        "  look failed: EXECUTOR_ERROR: ValueError: no (from host)",
+        "  an edge with `when: {error_occurred: [EXECUTOR_ERROR]}` would go on from here",
+    ]
+    assert len(said(node_failed=pb.NodeFailed(node_id="x", failure=raised, edges=[FOLLOWED]))) == 1

@@ -87,3 +87,10 @@ def test_whoever_comes_second_learns_who_was_first(run) -> None:
     ended = run("answer", "q", "--abort", "no")
     assert ended.code == 3
     assert "INTERRUPT_ANSWERED: bob was first" in ended.err
+
+
+def test_the_later_lines_of_an_answered_question_are_indented(run, question) -> None:
+    """An answered question is one block as well."""
+    question.reason.human.prompt = "Deploy?\nReally?"
+    run("answer", "q", "--proceed")
+    assert "  ask: Deploy?\n    Really?\n" in run("interrupts", "--answered").out
