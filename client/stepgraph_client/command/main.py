@@ -38,6 +38,18 @@ class CommandGroup(click.Group):
             return _loaded(entry)
         return None
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command; an option of ours that stands behind its name is told where it goes."""
+        try:
+            result: object = super().invoke(ctx)
+        except click.NoSuchOption as error:
+            if error.option_name not in {"--server", "--namespace"}:
+                raise
+            command = ctx.invoked_subcommand or "COMMAND"
+            message = f"{error.option_name} goes before the command: stepgraph {error.option_name} … {command} …"
+            raise click.UsageError(message, error.ctx) from error
+        return result
+
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from stepgraph.v1.run_service_pb2 import ForkChange
+from stepgraph.v1.state_pb2 import StateUpdate
 from stepgraph_client.command.calling import Settings, perform
 from stepgraph_client.command.following import Follow, ManyRuns, follow
 from stepgraph_client.command.output import plain, print_facts, print_json, print_table
-from stepgraph_client.command.parameters import json_value, pair
+from stepgraph_client.command.parameters import json_value, pair, span, variable
 from stepgraph_client.errors import failure_text
 from stepgraph_client.requests import run_status, status_name
 from stepgraph_client.wording import (
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from stepgraph.v1.run_service_pb2 import ExplainRunResponse
     from stepgraph.v1.value_pb2 import Value
     from stepgraph_client.client import Client
-    from stepgraph_client.requests import RunFilterOptions
+    from stepgraph_client.requests import ForkOptions, RunFilterOptions
     from stepgraph_client.run_calls import RunHandle, RunState
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -327,6 +329,68 @@ def retry(settings: Settings, run_id: str, *, as_json: bool) -> None:
 
     handle = perform(settings, work)
     _print_run(handle.run, as_json=as_json)
+
+
+class _ForkOptions(TypedDict):
+    run_id: str
+    sequence: int
+    new_run_id: str
+    graph: str
+    variables: tuple[tuple[str, Value], ...]
+    labels: tuple[tuple[str, str], ...]
+    max_iterations: int
+    token_limit: int | None
+    time_limit: str | None
+    as_json: bool
+
+
+@runs_group.command("fork")
+@click.argument("run_id")
+@click.option("--at", "sequence", default=0, help="The last event to keep; all, if not given.")
+@click.option("--run-id", "new_run_id", default="", help="The new run's id.")
+@click.option("--graph", default="", help="Another version: name@3 or sha256:….")
+@click.option(
+    "--var",
+    "variables",
+    type=variable,
+    multiple=True,
+    metavar="NAME=TEXT",
+    help="Another value of a variable; NAME:=JSON for anything but text. Can be repeated.",
+)
+@click.option(
+    "--label", "labels", type=pair, multiple=True, metavar="NAME=VALUE", help="In place of the old."
+)
+@click.option("--max-iterations", default=0, help="The most supersteps; as before, if not given.")
+@click.option("--token-limit", type=int, help="The most tokens; as before, if not given.")
+@click.option("--time-limit", type=span, metavar="DURATION", help="How long it may take.")
+@json_option
+@click.pass_obj
+def fork(settings: Settings, /, **given: Unpack[_ForkOptions]) -> None:
+    """Make a new run from a run's beginning, on request with changes. The old run stays as it is."""
+
+    async def work(client: Client) -> RunHandle:
+        return await client.fork(given["run_id"], **_fork_options(given))
+
+    handle = perform(settings, work)
+    _print_run(handle.run, as_json=given["as_json"])
+
+
+def _fork_options(given: _ForkOptions) -> ForkOptions:
+    built: ForkOptions = {
+        "sequence": given["sequence"],
+        "new_run_id": given["new_run_id"],
+        "graph": given["graph"],
+        "labels": dict(given["labels"]),
+        "max_iterations": given["max_iterations"],
+    }
+    if given["variables"]:
+        update = StateUpdate(variables=dict(given["variables"]))
+        built["changes"] = [ForkChange(patch=ForkChange.Patch(update=update))]
+    if given["token_limit"] is not None:
+        built["token_limit"] = given["token_limit"]
+    if given["time_limit"] is not None:
+        built["time_limit"] = given["time_limit"]
+    return built
 
 
 @runs_group.command("delete")

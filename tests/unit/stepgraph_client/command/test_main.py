@@ -67,3 +67,12 @@ def test_the_server_may_come_from_the_environment(server, monkeypatch, capsys) -
     assert ended.value.code == 0
     assert server.requests["ListExecutors"][0].namespace == "team"
     assert importlib.import_module("stepgraph_client.command").__doc__
+
+
+@pytest.mark.parametrize("option", ["--namespace", "--server"])
+def test_an_option_of_all_commands_behind_one_is_told_where_it_goes(run, option) -> None:
+    """The order is said, and not that there is no such option."""
+    ended = run("runs", "list", option, "x")
+    assert ended.code == 2
+    assert f"{option} goes before the command: stepgraph {option} … runs …" in ended.err
+    assert "No such option" in run("runs", "list", "--colour").err

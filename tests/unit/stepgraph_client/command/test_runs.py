@@ -163,3 +163,18 @@ def test_a_run_is_deleted(run, server, one) -> None:
     one.run.status = RunStatus.RUN_STATUS_COMPLETED
     assert run("runs", "delete", "r").out == "r is deleted\n"
     assert server.runs == {}
+
+
+def test_a_run_is_forked_with_what_is_to_be_different(run, server, one) -> None:
+    """What is given goes into the request, and what is not stays as before."""
+    words = ("--at", "3", "--run-id", "new", "--graph", "g@3", "--var", "n:=2", "--label", "a=b")
+    limits = ("--max-iterations", "9", "--token-limit", "7", "--time-limit", "1m")
+    assert run("runs", "fork", "r", *words, *limits).out == "new is running\n"
+    (asked,) = server.requests["ForkRun"]
+    assert (asked.run_id, asked.sequence, asked.graph, asked.labels["a"]) == ("r", 3, "g@3", "b")
+    assert (asked.max_iterations, asked.token_limit, asked.time_limit.seconds) == (9, 7, 60)
+    assert asked.changes[0].patch.update.variables["n"].json == "2"
+    assert run("runs", "fork", "r", "--json").json["run_id"] == "r-fork"
+    plain = server.requests["ForkRun"][1]
+    assert not plain.changes
+    assert not plain.HasField("token_limit")
