@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepgraph_server.core.errors import Refused
-from stepgraph_server.core.inputs import AttemptOver, Enqueue
+from stepgraph_server.core.inputs import AttemptOver, Enqueue, GoOn, Yield
 from stepgraph_server.core.instants import SECOND, Instant
-from stepgraph_server.core.invariants import check, difference
+from stepgraph_server.core.invariants import check, difference, goes_on_by_itself
 from stepgraph_server.core.run import decide, fold, new_state
 from stepgraph_server.core.state import TaskStatus
 from stepgraph_server.core.steps import prepare
@@ -45,6 +45,8 @@ class PlayedRun:
         self.waiting: list[str] = []
         #: The instance that has or had an attempt.
         self.instances: dict[tuple[str, int], str] = {}
+        #: A decision yielded, and was not taken up again.
+        self.has_yielded = False
 
     def happen(self, happened: Input) -> Decision:
         """Let something happen; raises Refused as the core does, and Broken if an invariant does not hold."""
@@ -58,6 +60,9 @@ class PlayedRun:
             raise
         self._compare_decisions(decision, decide(twin, happened, twin_world, self.now))
         self.events += decision.events
+        self.has_yielded = Yield() in decision.commands or (
+            self.has_yielded and not isinstance(happened, GoOn)
+        )
         self._note(decision)
         self._compare("I6", self.state, twin)
         self._check()
@@ -112,6 +117,8 @@ class PlayedRun:
         if not self.events:
             return
         troubles = check(self.state, self.events)
+        if goes_on_by_itself(self.state) and not self.has_yielded:
+            troubles.append("something is left to decide, and no decision yielded")
         folded = fold(RUN_ID, self.graph, self.events)
         for task_id, task in self.state.tasks.items():
             held = prepare(self.state, task).build(self.state)

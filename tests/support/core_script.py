@@ -256,7 +256,7 @@ class Script:
         """Show what the run waits for."""
         waits = outstanding(self.run.state)
         lines = [f"assigned {task_id}#{attempt}" for task_id, attempt in waits.assigned]
-        for name in ("queued", "held", "backing_off", "questions"):
+        for name in ("queued", "held", "backing_off", "questions", "ready"):
             lines += [
                 f"{name} {each}" if name != "questions" else "a question"
                 for each in getattr(waits, name)

@@ -33,14 +33,16 @@ if TYPE_CHECKING:
     from stepgraph_server.core.expression_names import Names, Roots
     from stepgraph_server.core.expression_tree import Tree
     from stepgraph_server.core.json_text import JsonValue
+    from stepgraph_server.core.work import Work
 
 MAX_SOURCE_CHARACTERS: Final = 4_096
 MAX_NESTING: Final = 32
 MAX_NODES: Final = 1_000
 """Of the tree, in which a macro such as `all` counts about ten."""
 
-COST_BUDGET: Final = 64_000_000
-"""In units of about a nanosecond: what an evaluation may take at worst, and about how many bytes it may build."""
+COST_BUDGET: Final = 48_000_000
+"""In units of at most a nanosecond, in practice less than half of one: what an evaluation may take at worst, and about how
+many bytes it may build."""
 
 _SMALL_INPUT: Final = 4_096
 _LARGEST_INPUT: Final = COST_BUDGET // 3
@@ -59,14 +61,14 @@ class Expression:
         program: What the library made of it.
         tree: Its checked tree.
         names: What it names.
-        free_size: With inputs of this size in all, any evaluation is within the budget.
+        small_cost: What an evaluation may cost with inputs of at most `_SMALL_INPUT` in all.
     """
 
     source: str
     program: cel.Expression
     tree: Tree
     names: Names
-    free_size: int
+    small_cost: float
 
     @staticmethod
     def compile(source: str) -> Expression:
@@ -82,8 +84,8 @@ class Expression:
         """Tell what it reads; only that needs to be in the bindings."""
         return self.names.roots
 
-    def evaluate(self, bindings: Mapping[str, object]) -> JsonValue:
-        """Evaluate with values for the roots that it names.
+    def evaluate(self, bindings: Mapping[str, object], work: Work | None = None) -> JsonValue:
+        """Evaluate with values for the roots that it names, and count what that may cost.
 
         `bindings` maps each root to its JSON value, and `vars` to a mapping from each variable's name to its JSON
         value. Only what is named is taken out of these mappings, so they can be lazy; `vars` is listed to explain errors.
@@ -91,9 +93,14 @@ class Expression:
         Raises:
             ExpressionError: UNKNOWN_NAME, TYPE, OVERFLOW or COST.
         """
-        data, measures, total_size = _bind(self, bindings)
-        if total_size > self.free_size:
-            _check_cost(self, measures)
+        data, measures, size = _bind(self, bindings)
+        bound = self.small_cost if size <= _SMALL_INPUT else _bound(self, measures)
+        if work is not None and not work.spend(bound):
+            raise self._error(
+                ExpressionCode.COST,
+                "with it, what the node evaluates could cost more than one node may",
+                hint="spread expressions over several nodes, and take what is needed out of large values once",
+            )
         for path in self.names.ordered:
             if any(
                 isinstance(v, dict)
@@ -115,23 +122,23 @@ class Expression:
             raise self._explain(value, bindings, data)
         return _result(self, value, 0)
 
-    def evaluate_bool(self, bindings: Mapping[str, object]) -> bool:
+    def evaluate_bool(self, bindings: Mapping[str, object], work: Work | None = None) -> bool:
         """Evaluate a condition.
 
         Raises:
             ExpressionError: As for `evaluate`, and NOT_BOOL if it gives something else than true or false.
         """
-        value = self.evaluate(bindings)
+        value = self.evaluate(bindings, work)
         if isinstance(value, bool):
             return value
         kind = expression_errors.kind_of(value)
         raise self._error(ExpressionCode.NOT_BOOL, f"it gives {kind}, not true or false")
 
     def _error(
-        self, code: ExpressionCode, message: str, *, position: int | None = None, name: str = ""
+        self, code: ExpressionCode, message: str, *, position: int | None = None, hint: str = ""
     ) -> ExpressionError:
         return ExpressionError(
-            code=code, message=message, expression=self.source, position=position, name=name
+            code=code, message=message, expression=self.source, position=position, hint=hint
         )
 
     def _explain(
@@ -167,10 +174,9 @@ def _environment() -> cel.Env:
         "messages_count": cel.Type.INT,
         "edge": cel.Type.Map(cel.Type.STRING, cel.Type.INT),
     }
+    variables = {root: kinds.get(root, cel.Type.DYN) for root in ROOTS}
     # A pool of its own: the messages of this process are not to be seen.
-    return cel.NewEnv(
-        DescriptorPool(), variables={root: kinds.get(root, cel.Type.DYN) for root in ROOTS}
-    )
+    return cel.NewEnv(DescriptorPool(), variables=variables)
 
 
 @lru_cache(maxsize=1_024)
@@ -187,17 +193,15 @@ def _compile(source: str) -> Expression:
         ) from error
     names = read_names(tree)
     _check_tree(source, tree, names)
-    exponent = _free_exponent(tree)
-    if exponent is None:
+    small_cost = _small_cost(tree)
+    if small_cost > COST_BUDGET:
         raise ExpressionError(
             code=ExpressionCode.COST,
             message="it would cost too much even with small values",
             expression=source,
             hint="use fewer nested loops, and do not let texts or lists grow in them",
         )
-    return Expression(
-        source=source, program=program, tree=tree, names=names, free_size=1 << exponent
-    )
+    return Expression(source=source, program=program, tree=tree, names=names, small_cost=small_cost)
 
 
 _TOKEN: Final = re.compile(
@@ -207,10 +211,7 @@ _TOKEN: Final = re.compile(
 
 
 def _check_source(source: str) -> None:
-    """Refuse what is too long or too deep by one look at the source, before a recursive parser sees it.
-
-    The library has limits of its own, and was seen to keep them; this check does not depend on it.
-    """
+    """Refuse what is too long or too deep before a recursive parser sees it, whatever limits the library has itself."""
     if len(source) > MAX_SOURCE_CHARACTERS:
         message = f"it has {len(source)} characters, of at most {MAX_SOURCE_CHARACTERS}"
         raise ExpressionError(code=ExpressionCode.TOO_LARGE, message=message, expression=source)
@@ -287,21 +288,9 @@ def _pattern_probe() -> cel.Expression:
     return _environment().compile("''.matches(paradigm)")
 
 
-def _free_exponent(tree: Tree) -> int | None:
-    """Find the largest power of two that every input may have as its size; None if small inputs cost too much."""
-
-    def fits(exponent: int) -> bool:
-        size = 1 << exponent
-        any_input = Measure(size=size, width=size / NODE_SIZE)
-        return expression_cost.cost(tree.root, lambda _root, _name: any_input, size) <= COST_BUDGET
-
-    low, high = _SMALL_INPUT.bit_length() - 1, _LARGEST_INPUT.bit_length()
-    if not fits(low):
-        return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+def _small_cost(tree: Tree) -> float:
+    any_input = Measure(size=_SMALL_INPUT, width=_SMALL_INPUT / NODE_SIZE)
+    return expression_cost.cost(tree.root, lambda _root, _name: any_input, _SMALL_INPUT)
 
 
 # ---- evaluating --------------------------------------------------------------------------------
@@ -311,20 +300,21 @@ _Measures: TypeAlias = "dict[_Key, tuple[int, int]]"
 """By root, and by name of a variable, the size and the width of what was converted."""
 
 
-def _check_cost(expression: Expression, measures: _Measures) -> None:
+def _bound(expression: Expression, measures: _Measures) -> float:
+    """Bound what an evaluation costs with values of this size. Raises ExpressionError if that is too much."""
     # Rounded up, so that values that grow a little from run to run find the answer in the cache.
     rounded = tuple(
         (key, 1 << size.bit_length(), 1 << width.bit_length())
         for key, (size, width) in measures.items()
     )
-    if _cost(expression, rounded) <= COST_BUDGET:
-        return
+    bound = _cost(expression, rounded)
+    if bound <= COST_BUDGET:
+        return bound
     # Rounding may double a size, or more where it counts twice; what it refuses is looked at as it is.
     bound = _cost(expression, tuple((key, *measure) for key, measure in measures.items()))
     if bound <= COST_BUDGET:
-        return
-    largest = max(measures, key=lambda key: measures[key])
-    name = _dotted(largest)
+        return bound
+    name = _dotted(max(measures, key=lambda key: measures[key]))
     raise ExpressionError(
         code=ExpressionCode.COST,
         message=f"it could cost {bound / COST_BUDGET:.3g} times what is allowed with values of this size",
@@ -337,10 +327,10 @@ def _check_cost(expression: Expression, measures: _Measures) -> None:
 @lru_cache(maxsize=4_096)
 def _cost(expression: Expression, measures: tuple[tuple[_Key, int, int], ...]) -> float:
     known = {key: Measure(size=size, width=width) for key, size, width in measures}
-    nothing = Measure(size=NODE_SIZE, width=0)
+    none = Measure(size=NODE_SIZE, width=0)
 
     def measure_of(root: str, variable: str | None) -> Measure:
-        return known.get((root, variable)) or known.get((root, None)) or nothing
+        return known.get((root, variable)) or known.get((root, None)) or none
 
     total = sum(size for _, size, _ in measures)
     return expression_cost.cost(expression.tree.root, measure_of, total)
@@ -409,6 +399,14 @@ class _Binding:
             size, width = converter.size, converter.width
         self.measures[key] = (size, width)
         self.total_size += size
+        if self.total_size > _LARGEST_INPUT:
+            # Asked after each value: what comes after is not even read.
+            raise ExpressionError(
+                code=ExpressionCode.COST,
+                message="the values that it names are too large together",
+                expression=self._expression.source,
+                name=_dotted(key),
+            )
         return value
 
 

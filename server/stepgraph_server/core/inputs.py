@@ -6,12 +6,14 @@ wishes of the run's that may be carried out once the events of the same decision
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from stepgraph_server.core.instants import SECOND, Span
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stepgraph.v1 import event_pb2, executor_service_pb2, interrupt_pb2, llm_pb2
     from stepgraph_server.core.state import Task
 
@@ -45,6 +47,12 @@ class RunLimits:
     cancel_grace: Span = Span(10 * SECOND)
     #: Supersteps that one decision may start before it yields to other runs.
     max_supersteps_per_decision: int = 64
+    #: Units that one decision may work before it yields: 10 ms or less, and as much again for a node that is under way; see
+    #: `work`.
+    max_work_per_decision: int = 24_000_000
+    #: What the events of one decision may weigh before it yields, and what one node may write. A batch of events is one
+    #: row of the journal, and whoever watches holds it whole.
+    max_bytes_per_decision: int = 1024 * 1024
 
 
 class World(Protocol):
@@ -93,6 +101,9 @@ class Outcomes:
     #: Where they came from, and the verdicts go to; of no interest to the rules.
     source: object = None
     outcomes: tuple[tuple[str, executor_service_pb2.AttemptOutcome], ...]
+    #: Digests of stored values that results refer to and that do not exist, by position in `outcomes`. The core can't
+    #: look: who delivers this asks `results.stored_digests`, and the store.
+    missing: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -16,9 +16,12 @@ from stepgraph_server.core.errors import Refused, Violation
 from stepgraph_server.core.instants import from_timestamp, to_timestamp
 from stepgraph_server.core.state import Phase, Question
 from stepgraph_server.core.templates import Template
-from stepgraph_server.core.values import check_value, to_json
+from stepgraph_server.core.values import ValueNotReadable, check_value, to_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stepgraph.v1 import value_pb2
     from stepgraph_server.core.inputs import Answer
     from stepgraph_server.core.json_text import JsonValue
     from stepgraph_server.core.state import Activation, RunState
@@ -29,6 +32,11 @@ if TYPE_CHECKING:
 def asks(activation: Activation) -> bool:
     """Whether the node asks a person before it acts."""
     return activation.node.interrupt or activation.node.action_kind == "human_approval"
+
+
+def has_to_ask(activation: Activation) -> bool:
+    """Whether the node asks a person, and has not yet."""
+    return asks(activation) and not activation.question_id
 
 
 def ask(
@@ -168,14 +176,23 @@ def _check_proceed_with(
     if answer.HasField("tool_args"):
         return _check_tool_args(question, answer.tool_args, f"{path}.tool_args")
     if question.answer_schema:
-        values: JsonValue = {name: to_json(value) for name, value in answer.variables.items()}
-        problem = schemas.check(question.answer_schema, values)
-        if problem is not None:
-            return Violation(
-                path=f"{path}.variables",
-                message=f"they break the question's answer_schema: {problem}",
-            )
+        return _check_schema(question.answer_schema, answer.variables, f"{path}.variables")
     return None
+
+
+def _check_schema(
+    schema: str, variables: Mapping[str, value_pb2.Value], path: str
+) -> Violation | None:
+    try:
+        values: JsonValue = {
+            name: to_json(value, name=name) for name, value in sorted(variables.items())
+        }
+    except ValueNotReadable as error:
+        return Violation(path=path, message=f"the answer_schema can't be checked: {error}")
+    problem = schemas.check(schema, values)
+    if problem is None:
+        return None
+    return Violation(path=path, message=f"they break the question's answer_schema: {problem}")
 
 
 def _check_tool_args(question: interrupt_pb2.Interrupt, args: str, path: str) -> Violation | None:

@@ -60,6 +60,8 @@ class Outstanding:
     backing_off: tuple[str, ...]
     #: Questions that are open.
     questions: tuple[str, ...]
+    #: Nodes that wait for a turn only, because a decision yielded before them.
+    ready: tuple[str, ...]
     #: When something happens by itself next; None is never.
     due: Instant | None
 
@@ -76,8 +78,25 @@ def outstanding(state: RunState) -> Outstanding:
         held=tuple(task.id for task in queued if task.held),
         backing_off=tuple(task.id for task in tasks if task.status is TaskStatus.BACKOFF),
         questions=tuple(sorted(name for name, each in state.questions.items() if each.open)),
+        ready=tuple(each.id for each in state.activations.values() if _is_ready(state, each)),
         due=min(_due_times(state), default=None),
     )
+
+
+def _is_ready(state: RunState, activation: Activation) -> bool:
+    return (
+        state.stopping is None
+        and activation.outstanding == 0
+        and activation.phase in (Phase.RUNNING, Phase.ROUTING)
+    )
+
+
+def goes_on_by_itself(state: RunState) -> bool:
+    """Whether something is left to decide although nothing happens: only a decision that yields may leave a run so."""
+    if state.final or state.stopping is not None:
+        return False
+    ended = all(activation.phase is Phase.ENDED for activation in state.activations.values())
+    return ended or bool(outstanding(state).ready)
 
 
 def _due_times(state: RunState) -> Iterator[Instant]:
@@ -196,10 +215,8 @@ def shows_its_status(state: RunState, _: Events) -> list[str]:
 
 def waits_for_something(state: RunState, _: Events) -> list[str]:
     """A run that is not final, and has not yielded, waits for something that can be named."""
-    if state.final or state.tasks or state.open_questions or not state.activations:
+    if state.final or state.tasks or state.open_questions or goes_on_by_itself(state):
         return []
-    if all(activation.phase is Phase.ENDED for activation in state.activations.values()):
-        return []  # at its barrier: it has yielded, and goes on by itself
     return ["no task and no question is outstanding, but not all nodes have ended"]
 
 
@@ -289,4 +306,4 @@ def _live_attempt(task: Task) -> int:
     return task.attempt if task.status is TaskStatus.ASSIGNED else 0
 
 
-__all__ = ["INVARIANTS", "Outstanding", "check", "difference", "outstanding"]
+__all__ = ["INVARIANTS", "Outstanding", "check", "difference", "goes_on_by_itself", "outstanding"]

@@ -12,7 +12,7 @@ from stepgraph.v1 import event_pb2, executor_service_pb2, task_pb2
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.inputs import AttemptOver
 from stepgraph_server.core.instants import from_duration
-from stepgraph_server.core.results import accept_result, same_result
+from stepgraph_server.core.results import accept_result, same_result, value_missing
 from stepgraph_server.core.state import TaskStatus
 from stepgraph_server.core.tasks import end, end_cancelled, fail_attempt
 
@@ -29,20 +29,25 @@ CONFLICT: Final = executor_service_pb2.ACK_VERDICT_CONFLICT
 
 def on_outcomes(turn: Turn, report: Outcomes) -> None:
     """Take the outcomes of one frame; each gets its verdict."""
-    for task_id, outcome in report.outcomes:
-        verdict = _on_outcome(turn, report, task_id, outcome)
+    for index, (task_id, outcome) in enumerate(report.outcomes):
+        missing = report.missing.get(index, "")
+        verdict = _on_outcome(turn, report, task_id, outcome, missing)
         turn.acks.append((outcome.task_id, outcome.attempt, verdict))
 
 
 def _on_outcome(
-    turn: Turn, report: Outcomes, task_id: str, outcome: executor_service_pb2.AttemptOutcome
+    turn: Turn,
+    report: Outcomes,
+    task_id: str,
+    outcome: executor_service_pb2.AttemptOutcome,
+    missing: str,
 ) -> executor_service_pb2.AckVerdict.ValueType:
     task = turn.state.tasks.get(task_id)
     if task is None or not _is_current(task, outcome.attempt, report):
         return _verdict_on_old(turn.state, task_id, outcome)
     match outcome.WhichOneof("outcome"):
         case "succeeded":
-            _on_success(turn, task, outcome.succeeded)
+            _on_success(turn, task, outcome.succeeded, missing)
         case "failed":
             failed = outcome.failed
             wait = from_duration(failed.retry_after) if failed.HasField("retry_after") else None
@@ -77,14 +82,18 @@ def _verdict_on_old(
     return DUPLICATE if same_result(outcome.succeeded, recorded[1]) else CONFLICT
 
 
-def _on_success(turn: Turn, task: Task, result: task_pb2.TaskResult) -> None:
+def _on_success(turn: Turn, task: Task, result: task_pb2.TaskResult, missing: str) -> None:
     event = turn.next_event()
     fact = event.task_completed
     fact.task_id = task.id
     fact.attempt = task.attempt
     # The executor's frame stays as it is; what is recorded may differ, by the ids of calls.
     fact.result.CopyFrom(result)
-    problem = accept_result(task, fact.result, turn.world.limits)
+    problem = (
+        value_missing(task, missing)
+        if missing
+        else accept_result(task, fact.result, turn.world.limits)
+    )
     if problem is not None:
         usage = result.llm.usage if result.HasField("llm") else result.agent.usage
         fail_attempt(turn, task, problem, usage=usage)

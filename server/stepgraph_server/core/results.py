@@ -17,6 +17,10 @@ from stepgraph_server.core.failures import failure
 from stepgraph_server.core.values import check_message, check_update, check_value
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from google.protobuf.message import Message
+
     from stepgraph_server.core.errors import Violation
     from stepgraph_server.core.inputs import RunLimits
     from stepgraph_server.core.state import Task
@@ -121,6 +125,64 @@ def _schema_problem(task: Task, message: conversation_pb2.Message) -> failure_pb
         return None
     return failure(
         "OUTPUT_SCHEMA", f"the reply breaks output_schema: {problem}", source=task.executor_id
+    )
+
+
+def stored_digests(result: task_pb2.TaskResult) -> list[str]:
+    """Return the digests of all stored values that a result refers to; whoever delivers it looks whether they exist.
+
+    Nearly every result has none, and most of them can be told by a few looks: they are not walked.
+    """
+    match result.WhichOneof("kind"):
+        case "llm":
+            may_refer = not _is_plain(result.llm.message.content)
+        case "tool":
+            tool = result.tool
+            may_refer = tool.output.HasField("stored") or not _is_plain(tool.content)
+        case "agent":
+            may_refer = result.agent.output.HasField("stored")
+        case "effect":
+            may_refer = result.effect.output.HasField("stored")
+        case kind:
+            may_refer = kind == "step"
+    return list(dict.fromkeys(_digests(result))) if may_refer else []
+
+
+def _is_plain(blocks: Iterable[conversation_pb2.ContentBlock]) -> bool:
+    for block in blocks:
+        kind = block.WhichOneof("kind")
+        if kind == "text":
+            if block.text.HasField("stored"):
+                return False
+        elif kind not in ("tool_call", "thinking"):
+            return False
+    return True
+
+
+def _digests(message: Message) -> Iterator[str]:
+    # The depth of what was parsed is bounded, so recursion is safe.
+    if isinstance(message, value_pb2.StoredValue):
+        yield message.digest
+        return
+    for field, content in message.ListFields():
+        inner = field.message_type
+        if inner is None:
+            continue
+        if inner.GetOptions().map_entry:
+            items = content.values() if inner.fields_by_name["value"].message_type else ()
+        else:
+            items = content if field.is_repeated else (content,)
+        for item in items:
+            yield from _digests(item)
+
+
+def value_missing(task: Task, digest: str) -> failure_pb2.Failure:
+    """Return the failure of a result that refers to a stored value that does not exist."""
+    return failure(
+        "RESULT_INVALID",
+        f"the result refers to the stored value {digest}, which was not found; store it first, then return the reference",
+        source=task.executor_id,
+        details={"digest": digest},
     )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from stepgraph_server.core.expressions import Expression
     from stepgraph_server.core.graph import CompiledEdge, CompiledNode, Condition, ConditionKind
     from stepgraph_server.core.state import Activation, Carried, RunState
+    from stepgraph_server.core.work import Work
 
 FOLLOWED = event_pb2.EDGE_VERDICT_FOLLOWED
 NOT_HELD = event_pb2.EDGE_VERDICT_NOT_HELD
@@ -51,12 +52,12 @@ class Routing:
 
 
 def route_success(
-    state: RunState, activation: Activation, carried: Carried, delta: Delta
+    state: RunState, activation: Activation, carried: Carried, delta: Delta, work: Work
 ) -> Routing:
     """Return what becomes of the edges of a node that ended well with this view. Raises ConditionFailed."""
     node = activation.node
     if approvals.said_no(activation.answer):
-        return _route_refusal(state, activation, carried, delta)
+        return _route_refusal(state, activation, carried, delta, work)
     if node.terminal:
         return Routing(edges=())
     undecided = tuple(
@@ -68,7 +69,7 @@ def route_success(
     )
     if undecided:
         return Routing(edges=(), undecided=undecided)
-    view = View(state, carried, delta)
+    view = View(state, carried, delta, work)
     edges = _evaluate(state, activation, view, node.edges)
     followed = any(edge.verdict == FOLLOWED for edge in edges)
     ordinary = any(edge.condition_kind != "error_occurred" for edge in node.edges)
@@ -104,7 +105,7 @@ def spent(state: RunState, edge: CompiledEdge) -> bool:
 
 
 def _route_refusal(
-    state: RunState, activation: Activation, carried: Carried, delta: Delta
+    state: RunState, activation: Activation, carried: Carried, delta: Delta, work: Work
 ) -> Routing:
     """Route after Revise or Abort: only edges that read the answer are considered, so that a refusal is never overlooked."""
     node = activation.node
@@ -113,12 +114,12 @@ def _route_refusal(
     considered = [
         edge for edge in node.edges if edge.reads_approval and edge.condition_kind != "otherwise"
     ]
-    view = View(state, carried, delta)
+    view = View(state, carried, delta, work)
     verdicts = {edge.id: _verdict(state, activation, view, edge) for edge in considered}
     held = any(verdict == FOLLOWED for verdict in verdicts.values())
     for edge in node.edges:
         if edge.condition_kind == "otherwise" and not _otherwise_if_proceeded(
-            state, activation, carried, delta
+            state, activation, carried, delta, work
         ):
             verdicts[edge.id] = SPENT if spent(state, edge) else (NOT_HELD if held else FOLLOWED)
     edges = tuple(
@@ -129,7 +130,7 @@ def _route_refusal(
 
 
 def _otherwise_if_proceeded(
-    state: RunState, activation: Activation, carried: Carried, delta: Delta
+    state: RunState, activation: Activation, carried: Carried, delta: Delta, work: Work
 ) -> bool:
     """Whether an Otherwise would be followed had the answer been Proceed. If that can't be told, yes: then it is not taken."""
     node = activation.node
@@ -139,7 +140,7 @@ def _otherwise_if_proceeded(
     for name, value in approvals.proceed_writes(node.id):
         proceeded.overlay[name] = value
     try:
-        edges = _evaluate(state, activation, View(state, carried, proceeded), node.edges)
+        edges = _evaluate(state, activation, View(state, carried, proceeded, work), node.edges)
     except ConditionFailed:
         return True
     verdicts = {edge.edge_id: edge.verdict for edge in edges}
@@ -223,7 +224,7 @@ def condition_holds(  # noqa: C901  # one case per condition: the table of what 
             return view.iterations > condition.count
         case "expression":
             assert expression is not None
-            return expression.evaluate_bool(view.bindings(expression, traversals=traversals))
+            return view.evaluate_bool(expression, traversals=traversals)
         case "custom" | "otherwise":
             raise AssertionError(kind)
         case _:

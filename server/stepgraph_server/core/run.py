@@ -113,7 +113,7 @@ def _take(
         case Look():
             pass
         case GoOn():
-            turn.agenda.extend(turn.state.activations.values())
+            steps.line_up(turn)
         case _:
             assert_never(happened)
 
@@ -159,6 +159,10 @@ def _settle(turn: Turn) -> None:
     state = turn.state
     while not state.final:
         while turn.agenda:
+            if turn.has_had_its_share():
+                # What is left on the agenda follows from the state: GoOn, also after a restart, puts it there again.
+                turn.command(Yield())
+                return
             steps.advance(turn, turn.agenda.popleft())
         if state.stopping is not None:
             lifecycle.advance_stop(turn)
@@ -166,7 +170,10 @@ def _settle(turn: Turn) -> None:
         # Asked of the turn again, because the agenda may have ended the run.
         if turn.state.final or not superstep.barrier_reached(state):
             return
-        if turn.supersteps >= turn.world.limits.max_supersteps_per_decision:
+        if (
+            turn.supersteps >= turn.world.limits.max_supersteps_per_decision
+            or turn.has_had_its_share()
+        ):
             turn.command(Yield())
             return
         superstep.go_on(turn)
@@ -210,7 +217,8 @@ def live_status(state: RunState) -> int:
         return run_pb2.RUN_STATUS_STOPPING
     if state.tasks or not state.open_questions:
         return run_pb2.RUN_STATUS_RUNNING
-    if any(activation.phase is Phase.RUNNING for activation in state.activations.values()):
+    # A node whose conditions are all decided may wait for a turn, like one that has not acted yet.
+    if any(each.phase in (Phase.RUNNING, Phase.ROUTING) for each in state.activations.values()):
         return run_pb2.RUN_STATUS_RUNNING
     return run_pb2.RUN_STATUS_SUSPENDED
 

@@ -6,7 +6,7 @@ that ends the run acts at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from stepgraph.v1 import edge_condition_pb2, event_pb2, state_pb2
 from stepgraph_server.core import approvals, interrupts, lifecycle, tasks
@@ -39,19 +39,27 @@ from stepgraph_server.core.view import View, settle
 if TYPE_CHECKING:
     from stepgraph.v1 import failure_pb2
     from stepgraph_server.core.actions.step import Prepared
-    from stepgraph_server.core.inputs import World
     from stepgraph_server.core.state import Task
     from stepgraph_server.core.turn import Turn
 
 
-def start(turn: Turn, activation: Activation) -> None:
-    """Let a node begin that has just been entered: ask its question, or act."""
-    if not interrupts.asks(activation):
-        turn.agenda.append(activation)
-        return
-    view = View(turn.state, activation.carried, activation.delta)
+def line_up(turn: Turn) -> None:
+    """Put all nodes of the superstep on the agenda; those that can't go on let themselves be passed over.
+
+    Questions come first: people are slow, so they should not wait for what nodes compute.
+    """
+    activations = turn.state.activations.values()
+    asking = [each for each in activations if interrupts.has_to_ask(each)]
+    turn.agenda.extend(asking)
+    turn.agenda.extend(
+        [each for each in activations if each not in asking] if asking else activations
+    )
+
+
+def _ask(turn: Turn, activation: Activation) -> None:
+    view = View(turn.state, activation.carried, activation.delta, turn.work)
     try:
-        tool = tool_question(_poll(turn.state, activation, 0, turn.world))
+        tool = tool_question(_poll(turn.state, activation, 0, turn))
         if isinstance(tool, Fail):
             fail_node(turn, activation, tool.failure)
             return
@@ -69,9 +77,14 @@ def advance(turn: Turn, activation: Activation) -> None:
     if activation.outstanding or turn.state.stopping is not None or turn.state.final:
         return
     if activation.phase is Phase.ROUTING:
+        turn.work.begin_node(len(activation.node.edges))
         _finish_routing(turn, activation)
     elif activation.phase is Phase.RUNNING:
-        _act(turn, activation)
+        turn.work.begin_node(len(activation.node.edges))
+        if interrupts.has_to_ask(activation):
+            _ask(turn, activation)
+        else:
+            _act(turn, activation)
 
 
 def _act(turn: Turn, activation: Activation) -> None:
@@ -79,7 +92,7 @@ def _act(turn: Turn, activation: Activation) -> None:
         complete_node(turn, activation, Done())
         return
     while True:
-        step = poll_action(_poll(turn.state, activation, activation.turn + 1, turn.world))
+        step = poll_action(_poll(turn.state, activation, activation.turn + 1, turn))
         match step:
             case Await():
                 if not _await_effects(turn, activation, step):
@@ -94,11 +107,12 @@ def _act(turn: Turn, activation: Activation) -> None:
                 assert_never(step)
 
 
-def _poll(state: RunState, activation: Activation, turn: int, world: World | None) -> Poll:
-    results = tuple([each for each in activation.results if each is not None]) if turn else ()
-    view = View(state, activation.carried, activation.delta)
+def _poll(state: RunState, activation: Activation, number: int, turn: Turn | None) -> Poll:
+    results = tuple([each for each in activation.results if each is not None]) if number else ()
+    work, world = (turn.work, turn.world) if turn is not None else (None, None)
+    view = View(state, activation.carried, activation.delta, work)
     return Poll(
-        state=state, activation=activation, view=view, turn=turn, results=results, world=world
+        state=state, activation=activation, view=view, turn=number, results=results, world=world
     )
 
 
@@ -149,14 +163,21 @@ def complete_node(turn: Turn, activation: Activation, done: Done) -> None:
     except ReducerError as error:
         fail_node(turn, activation, failure("REDUCER_TYPE", str(error), source=activation.node.id))
         return
+    recorded = activation.node.action_kind not in DERIVED and not approvals.said_no(
+        activation.answer
+    )
+    too_large = _too_large(turn, activation, done) if recorded else None
+    if too_large is not None:
+        fail_node(turn, activation, too_large)
+        return
     event = turn.next_event()
     fact = event.node_completed
     fact.activation_id = activation.id
     fact.node_id = activation.node.id
-    if activation.node.action_kind not in DERIVED and not approvals.said_no(activation.answer):
+    if recorded:
         _record_done(fact, done)
     try:
-        routing = route_success(state, activation, carried, delta)
+        routing = route_success(state, activation, carried, delta, turn.work)
     except ConditionFailed as error:
         fact.edges_pending = True
         activation.settled = Settled(done=done, carried=carried, delta=delta)
@@ -178,6 +199,26 @@ def complete_node(turn: Turn, activation: Activation, done: Done) -> None:
         )
     elif activation.node.terminal:
         lifecycle.complete(turn, state_pb2.STOP_REASON_TERMINAL_REACHED, activation.node.id)
+
+
+def _too_large(turn: Turn, activation: Activation, done: Done) -> failure_pb2.Failure | None:
+    """Count what a node itself wrote, which its event must hold; return why that is too much."""
+    sizes = [(name, value.ByteSize()) for name, value in done.writes if value is not None]
+    total = sum(size for _, size in sizes) + sum(each.ByteSize() for each in done.messages)
+    turn.bytes += total
+    limits, node = turn.world.limits, activation.node.id
+    name, largest = max(sizes, key=lambda each: each[1], default=("", 0))
+    if largest > limits.max_inline_value_bytes + _VALUE_FRAME_BYTES:
+        text = f"{name} has {largest} bytes, of at most {limits.max_inline_value_bytes}; keep the part that is needed"
+    elif total > limits.max_bytes_per_decision:
+        text = f"the node writes {total} bytes, of at most {limits.max_bytes_per_decision}; spread them over several nodes"
+    else:
+        return None
+    return failure("PAYLOAD_TOO_LARGE", text, source=node)
+
+
+#: What a Value adds around its text: a tag and a length.
+_VALUE_FRAME_BYTES: Final = 16
 
 
 def with_answer(activation: Activation, done: Done) -> Done:
@@ -224,7 +265,7 @@ def _recorded_done(fact: event_pb2.NodeCompleted) -> Done:
 def _finish_routing(turn: Turn, activation: Activation) -> None:
     state = turn.state
     try:
-        routing = route_success(state, activation, activation.carried, activation.delta)
+        routing = route_success(state, activation, activation.carried, activation.delta, turn.work)
     except ConditionFailed as error:
         fail_node(turn, activation, error.failure)
         return
@@ -322,4 +363,4 @@ def _route(
             state.traversals[edge.edge_id] = state.traversals.get(edge.edge_id, 0) + 1
 
 
-__all__ = ["advance", "complete_node", "fail_node", "prepare", "start"]
+__all__ = ["advance", "complete_node", "fail_node", "line_up", "prepare"]

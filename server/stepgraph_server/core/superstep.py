@@ -51,10 +51,7 @@ def go_on(turn: Turn) -> None:
     fact.nodes.extend([node.id for node, _ in plan.frontier])
     turn.supersteps += 1
     turn.record(event)
-    for activation in list(state.activations.values()):
-        steps.start(turn, activation)
-        if state.stopping is not None or state.final:
-            return
+    steps.line_up(turn)
 
 
 def _come_together(turn: Turn) -> bool:

@@ -5,7 +5,7 @@ The rules of this file:
 - One pass: what is put in is never looked at again, so a value that contains `{{x}}` stays as it is.
 - Everything that is wrong with a template itself is found when it is compiled; only names and paths wait for the run.
 - A template knows a `Scope`, never the state of a run. What a value looks like as text is decided here alone.
-- A template is compiled in one walk, without regular expressions; output is counted while it grows.
+- It is compiled in one walk, without regular expressions; output is counted while it grows.
 
     {{name}}           the value; an error if there is none
     {{name?}}          the same, but empty if there is none
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeAlias, assert_n
 
 from stepgraph_server.core import json_text
 from stepgraph_server.core.errors import StepgraphError
+from stepgraph_server.core.values import ValueNotReadable, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -211,6 +212,11 @@ class Template:
         """List the dotted names that the placeholders use, as they are written."""
         return frozenset(placeholder.written for placeholder in self.placeholders())
 
+    def lone_name(self) -> str:
+        """Return the dotted name of the placeholder that is all of the template; empty if there is anything else."""
+        found = self.placeholders()
+        return found[0].written if found and len(self.parts) == 1 else ""
+
     def placeholders(self) -> tuple[Placeholder, ...]:
         """List the placeholders, in order."""
         return tuple(part for part in self.parts if isinstance(part, Placeholder))
@@ -247,8 +253,9 @@ class ArgsTemplate:
         Raises:
             TemplateError: It is not JSON, a placeholder in it is malformed, or it is over a limit.
         """
-        small = len(text) <= _MAX_CACHED_CHARACTERS
-        return _compile_args_cached(text) if small else _compile_args(text)
+        return (_compile_args_cached if len(text) <= _MAX_CACHED_CHARACTERS else _compile_args)(
+            text
+        )
 
     def names(self) -> frozenset[str]:
         """List the dotted names that the placeholders use, as they are written."""
@@ -261,8 +268,7 @@ class ArgsTemplate:
 
         Raises:
             UnsetName: As for `Template.render`, like BadPath and BadValue.
-            OutputTooLarge: The texts and values put in have more than `max_bytes` bytes, or the result is nested
-                deeper than JSON may be.
+            OutputTooLarge: What is put in has more than `max_bytes` bytes, or the result is deeper than JSON may be.
         """
         return _fill(self.root, scope, _Allowance(max_bytes), json_text.MAX_DEPTH)
 
@@ -287,9 +293,8 @@ def _compile(text: str) -> Template:
             raise TemplateError(message="{{ is never closed", position=start)
         count += 1
         if count > MAX_PLACEHOLDERS:
-            raise TemplateError(
-                message=f"more than {MAX_PLACEHOLDERS} placeholders", position=start
-            )
+            why = f"more than {MAX_PLACEHOLDERS} placeholders"
+            raise TemplateError(message=why, position=start)
         if before := "".join(literal):
             parts.append(before)
         literal = []
@@ -346,10 +351,8 @@ def _compile_args(text: str) -> ArgsTemplate:
 
 
 def _offset(text: str, line: int, column: int) -> int:
-    start = 0
-    for _ in range(line - 1):
-        start = text.index("\n", start) + 1
-    return start + max(column - 1, 0)
+    before = text.split("\n", line - 1)[: line - 1]
+    return sum(len(each) + 1 for each in before) + max(column - 1, 0)
 
 
 def _compile_node(node: JsonValue, path: str) -> _Node:
@@ -357,8 +360,8 @@ def _compile_node(node: JsonValue, path: str) -> _Node:
     if isinstance(node, str) and "{{" in node:
         try:
             return Template.compile(node)
-        except TemplateError as error:
-            raise TemplateError(message=error.message, position=error.position, path=path) from None
+        except TemplateError as why:
+            raise TemplateError(message=why.message, position=why.position, path=path) from None
     if isinstance(node, list):
         return [_compile_node(item, f"{path}[{index}]") for index, item in enumerate(node)]
     if isinstance(node, dict):
@@ -374,7 +377,7 @@ def _collect_names(node: _Node, found: set[str]) -> None:
             _collect_names(item, found)
 
 
-# Large templates are rare and would fill the memory, so they aren't kept.
+# Large templates are rare and would fill the memory.
 _MAX_CACHED_CHARACTERS: Final = 16 * 1024
 _compile_cached: Final = lru_cache(maxsize=1_024)(_compile)
 _compile_args_cached: Final = lru_cache(maxsize=256)(_compile_args)
@@ -410,9 +413,8 @@ def _typed(placeholder: Placeholder, scope: Scope, allowance: _Allowance, depth:
     value = "" if resolved is None else _tree_of(placeholder, resolved)
     allowance.spend(_text_of(placeholder, resolved))
     if isinstance(value, (dict, list)) and json_text.is_deeper_than(value, depth):
-        raise OutputTooLarge(
-            message=f"{{{{{placeholder.written}}}}}: the result is nested too deeply"
-        )
+        text = f"{{{{{placeholder.written}}}}}: the result is nested too deeply"
+        raise OutputTooLarge(message=text)
     return value
 
 
@@ -484,17 +486,15 @@ def _text_of(placeholder: Placeholder, resolved: Resolved | None) -> str:
     if isinstance(resolved, JsonTextValue) and not resolved.text.lstrip(" \t\r\n").startswith('"'):
         return resolved.text
     tree = _tree_of(placeholder, resolved)
-    if isinstance(tree, str):
-        return tree
     try:
-        return json_text.dump(tree)
+        return tree if isinstance(tree, str) else json_text.dump(tree)
     except json_text.JsonTextError as error:
         raise BadValue(message=f"{{{{{placeholder.written}}}}}: {error}") from error
 
 
 def _parse(placeholder: Placeholder, text: str) -> JsonValue:
     try:
-        # Its size was bounded when the value was taken in.
-        return json_text.parse(text, json_text.JsonLimits(max_bytes=len(text) * 4))
-    except json_text.JsonTextError as error:
+        # Kept by its text: many placeholders may lead into one large value.
+        return parse_json(text)
+    except ValueNotReadable as error:
         raise BadValue(message=f"{{{{{placeholder.written}}}}}: {error}") from error

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from stepgraph.v1 import event_pb2
 from stepgraph_server.core.instants import to_timestamp
+from stepgraph_server.core.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,11 +33,13 @@ class Turn:
         "_time",
         "acks",
         "agenda",
+        "bytes",
         "commands",
         "events",
         "now",
         "state",
         "supersteps",
+        "work",
         "world",
     )
 
@@ -56,6 +59,9 @@ class Turn:
         #: Activations that can go on. A worklist instead of calls, so that no graph is too deep.
         self.agenda: deque[Activation] = deque()
         self.supersteps = 0
+        self.work = Work()
+        #: What the events weigh in which the server itself wrote something; what executors sent is bounded by their frame.
+        self.bytes = 0
         self._evolve = evolve
         self._time = to_timestamp(now)
 
@@ -63,6 +69,7 @@ class Turn:
         """Record a fact: the variant `kind` of RunEvent."""
         event = self.next_event()
         getattr(event, kind).CopyFrom(fact)
+        self.bytes += fact.ByteSize()
         self.record(event)
 
     def next_event(self) -> event_pb2.RunEvent:
@@ -80,6 +87,14 @@ class Turn:
         """Apply an event that is complete, and keep it."""
         self._evolve(self.state, event)
         self.events.append(event)
+
+    def has_had_its_share(self) -> bool:
+        """Whether the decision has to give other runs a turn before another node goes on."""
+        limits = self.world.limits
+        return (
+            self.work.done > limits.max_work_per_decision
+            or self.bytes > limits.max_bytes_per_decision
+        )
 
     def command(self, command: Command) -> None:
         """Want something done once the events are durable."""

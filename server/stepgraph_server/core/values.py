@@ -65,8 +65,10 @@ DEFAULT_LIMITS: Final = ValueLimits()
 _parsed: Final[TextCache[tuple[JsonValue]]] = TextCache(_MAX_CACHED_CHARACTERS)
 
 
-def to_json(value: pb.Value) -> JsonValue:
+def to_json(value: pb.Value, *, name: str = "") -> JsonValue:
     """Return what a value says: text as a string, JSON as it is, the empty value as null. It must not be changed.
+
+    `name` is what whoever wrote the graph calls the value; an error says it.
 
     Raises:
         ValueNotReadable: It is a blob, a reference, or the name of a secret.
@@ -79,9 +81,36 @@ def to_json(value: pb.Value) -> JsonValue:
         case None:
             return None
         case "blob" | "stored" | "secret" as kind:
-            raise ValueNotReadable(kind, f"a {kind} value can't be read here, only handed on")
+            raise ValueNotReadable(kind, _not_readable(value, name))
         case other:
             assert_never(other)
+
+
+def _not_readable(value: pb.Value, name: str) -> str:
+    what = name or "the value"
+    if value.HasField("secret"):
+        return f"{what} is the secret {value.secret.name}, whose content only executors know"
+    if value.HasField("blob"):
+        size, media_type = len(value.blob.data), value.blob.media_type or "no media type"
+        return f"{what} is a blob of {size} bytes ({media_type}), which has no text; {HAND_ON}"
+    stored = value.stored
+    form = _FORMS.get(stored.form, "an unknown form")
+    return (
+        f"{what} is a stored value of {stored.size_bytes} bytes, {form} ({stored.digest}): its content is kept "
+        f"outside of the run, so that no decision has to read it; {HAND_ON}"
+    )
+
+
+HAND_ON: Final = (
+    "hand it on whole (as the last result, with output_variable, or as a message that is {{name}} alone), or let an "
+    "executor return the part that is needed as a value of its own"
+)
+
+_FORMS: Final[Mapping[int, str]] = {
+    pb.VALUE_FORM_TEXT: "text",
+    pb.VALUE_FORM_JSON: "JSON",
+    pb.VALUE_FORM_BLOB: "a blob",
+}
 
 
 def parse_json(text: str) -> JsonValue:

@@ -6,16 +6,17 @@ never a copy. Conditions, expressions and templates read views and nothing else.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from stepgraph_server.core import json_text
 from stepgraph_server.core.reducers import reduce
 from stepgraph_server.core.state import Carried, Delta
-from stepgraph_server.core.templates import JsonTextValue, JsonTreeValue, TextValue
+from stepgraph_server.core.templates import JsonTextValue, JsonTreeValue, Template, TextValue
 from stepgraph_server.core.values import to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from stepgraph.v1 import failure_pb2, state_pb2, value_pb2
     from stepgraph_server.core.done import Done
@@ -24,19 +25,26 @@ if TYPE_CHECKING:
     from stepgraph_server.core.json_text import JsonValue
     from stepgraph_server.core.state import Activation, RunState
     from stepgraph_server.core.templates import Resolved
+    from stepgraph_server.core.work import Work
 
 #: Names that templates see beside the variables; they win over variables of the same name.
 BUILT_IN_NAMES = ("last_result", "last_error", "decision")
+
+_SHOWN_WHOLE: Final = ("stored", "blob")
 
 
 class View:
     """The state as one node sees it."""
 
-    __slots__ = ("_delta", "_state", "carried")
+    __slots__ = ("_delta", "_state", "_work", "carried")
 
-    def __init__(self, state: RunState, carried: Carried, delta: Delta) -> None:
+    def __init__(
+        self, state: RunState, carried: Carried, delta: Delta, work: Work | None = None
+    ) -> None:
         self._state = state
         self._delta = delta
+        #: What is read and evaluated is counted here; a fold evaluates nothing, and counts nothing.
+        self._work = work
         self.carried = carried
 
     def variable(self, name: str) -> value_pb2.Value | None:
@@ -65,9 +73,11 @@ class View:
 
     def lookup(self, name: str) -> Resolved | None:
         """Return what a template's name stands for, or None."""
+        if self._work is not None:
+            self._work.look_up()
         match name:
             case "last_result":
-                return _resolve(self.carried.last_result)
+                return _resolve(name, self.carried.last_result)
             case "last_error":
                 error = self.carried.last_error
                 return None if error is None else JsonTreeValue(tree=failure_json(error))
@@ -75,7 +85,18 @@ class View:
                 decision = self.carried.decision
                 return None if decision is None else JsonTreeValue(tree=decision_json(decision))
             case _:
-                return _resolve(self.variable(name))
+                return _resolve(name, self.variable(name))
+
+    def whole(self, text: str) -> value_pb2.Value | None:
+        """Return the value that a template hands on without reading it: it is one placeholder alone, of what has no text.
+
+        That is a stored value or a blob, which a message can show by reference; None for anything else.
+        """
+        name = Template.compile(text).lone_name()
+        if not name:
+            return None
+        value = self.carried.last_result if name == "last_result" else self.variable(name)
+        return value if value is not None and value.WhichOneof("kind") in _SHOWN_WHOLE else None
 
     def names(self) -> Iterator[str]:
         """List the names that exist."""
@@ -84,23 +105,28 @@ class View:
 
     # What expressions see.
 
-    def bindings(self, expression: Expression, *, traversals: int = 0) -> dict[str, JsonValue]:
-        """Return what an expression names, and nothing else of the state. Raises ValueNotReadable for stored values."""
-        roots = expression.roots()
-        return {name: self._binding(name, roots.variables, traversals) for name in roots.names}
+    def evaluate(self, expression: Expression) -> JsonValue:
+        """Evaluate an expression, and count that. Raises ExpressionError, and ValueNotReadable for stored values."""
+        return expression.evaluate(self.bindings(expression), self._work)
 
-    def _binding(self, root: str, names: frozenset[str] | None, traversals: int) -> JsonValue:
+    def evaluate_bool(self, expression: Expression, *, traversals: int = 0) -> bool:
+        """Evaluate a condition, and count that. Raises like `evaluate`."""
+        bindings = self.bindings(expression, traversals=traversals)
+        return expression.evaluate_bool(bindings, self._work)
+
+    def bindings(self, expression: Expression, *, traversals: int = 0) -> dict[str, object]:
+        """Return what an expression names, and nothing else of the state. Raises ValueNotReadable for stored values."""
+        return {name: self._binding(name, traversals) for name in expression.roots().names}
+
+    def _binding(self, root: str, traversals: int) -> object:
         carried = self.carried
         match root:
             case "vars":
-                wanted = (
-                    self.variables()
-                    if names is None
-                    else {n: v for n in names if (v := self.variable(n)) is not None}
-                )
-                return {name: to_json(value) for name, value in wanted.items()}
+                return _Variables(self)
             case "last_result":
-                return None if carried.last_result is None else to_json(carried.last_result)
+                if carried.last_result is None:
+                    return None
+                return to_json(carried.last_result, name="last_result")
             case "last_error":
                 return (
                     failure_json(carried.last_error) if carried.last_error else empty_failure_json()
@@ -128,7 +154,31 @@ class View:
         return self._state.conversation.last_text()
 
 
-def _resolve(value: value_pb2.Value | None) -> Resolved | None:
+class _Variables(Mapping[str, object]):
+    """The variables as expressions see them. Each is read when it is asked for, so that nothing parses what nobody needs."""
+
+    __slots__ = ("_view",)
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._view.variable(name) is not None
+
+    def __getitem__(self, name: str) -> JsonValue:
+        value = self._view.variable(name)
+        if value is None:
+            raise KeyError(name)
+        return to_json(value, name=name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._view.variables())
+
+    def __len__(self) -> int:
+        return len(self._view.variables())
+
+
+def _resolve(name: str, value: value_pb2.Value | None) -> Resolved | None:
     if value is None:
         return None
     match value.WhichOneof("kind"):
@@ -140,7 +190,7 @@ def _resolve(value: value_pb2.Value | None) -> Resolved | None:
             return TextValue(text="")
         case _:
             # Blobs, stored values and secrets have no text here; to_json says so with a clear error.
-            return JsonTreeValue(tree=to_json(value))
+            return JsonTreeValue(tree=to_json(value, name=name))
 
 
 def failure_json(error: failure_pb2.Failure) -> JsonValue:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepgraph.v1 import graph_pb2
-from stepgraph_server.core.actions.messages import user_message
-from stepgraph_server.core.actions.step import MAX_RENDERED_BYTES, Done
-from stepgraph_server.core.templates import Template
+from stepgraph_server.core.actions.messages import template_message
+from stepgraph_server.core.actions.step import Done
 from stepgraph_server.core.values import from_json
 
 if TYPE_CHECKING:
@@ -22,11 +21,11 @@ def poll(poll: Poll) -> Step:
     assert isinstance(action, graph_pb2.NodeAction.Assign)
     view = poll.view
     writes: list[tuple[str, value_pb2.Value | None]] = [
-        (name, from_json(expression.evaluate(view.bindings(expression))))
+        (name, from_json(view.evaluate(expression)))
         for name, expression in node.expressions.items()
     ]
     writes += [(name, None) for name in action.unset]
     if not action.message_template:
         return Done(writes=tuple(writes))
-    text = Template.compile(action.message_template).render(view, max_bytes=MAX_RENDERED_BYTES)
-    return Done(writes=tuple(writes), messages=(user_message(text, node.id),))
+    message = template_message(view, action.message_template, node.id)
+    return Done(writes=tuple(writes), messages=(message,))

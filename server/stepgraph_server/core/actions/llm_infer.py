@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from stepgraph.v1 import conversation_pb2, failure_pb2, graph_pb2, llm_pb2, value_pb2
 from stepgraph_server.core import canonical, json_text, wire
-from stepgraph_server.core.actions.messages import user_message
+from stepgraph_server.core.actions.messages import template_message, user_message
 from stepgraph_server.core.actions.step import MAX_RENDERED_BYTES, Await, Done, Effect, Fail
 from stepgraph_server.core.decisions import (
     OfferedTool,
@@ -168,7 +168,10 @@ def _added_message(
 ) -> conversation_pb2.Message | None:
     if not action.prompt_template:
         return None
-    return user_message(_render(poll, action.prompt_template), poll.activation.node.id)
+    node_id, text = poll.activation.node.id, action.prompt_template
+    if "{{" in text:
+        return template_message(poll.view, text, node_id)
+    return user_message(text, node_id)
 
 
 def _head(

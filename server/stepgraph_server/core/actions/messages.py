@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from stepgraph.v1 import conversation_pb2 as pb
 from stepgraph.v1 import task_pb2, transition_pb2, value_pb2
 from stepgraph_server.core import json_text
+from stepgraph_server.core.actions.step import MAX_RENDERED_BYTES
+from stepgraph_server.core.templates import Template
 from stepgraph_server.core.values import from_json
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from stepgraph.v1 import failure_pb2
     from stepgraph_server.core.json_text import JsonValue
+    from stepgraph_server.core.view import View
 
 
 def text_block(text: str) -> pb.ContentBlock:
@@ -28,6 +31,17 @@ def text_block(text: str) -> pb.ContentBlock:
 def user_message(text: str, node_id: str) -> pb.Message:
     """Return a message of the user's side that a node speaks."""
     return pb.Message(role=pb.ROLE_USER, content=[text_block(text)], metadata={"node": node_id})
+
+
+def template_message(view: View, text: str, node_id: str) -> pb.Message:
+    """Return what a template gives as a message of the user's side; a value that has no text is shown as it is.
+
+    Raises RenderError, and ValueNotReadable where a value without text is only a part of the template.
+    """
+    whole = view.whole(text)
+    if whole is not None:
+        return output_message(whole, node_id)
+    return user_message(Template.compile(text).render(view, max_bytes=MAX_RENDERED_BYTES), node_id)
 
 
 def output_message(value: value_pb2.Value, node_id: str) -> pb.Message:

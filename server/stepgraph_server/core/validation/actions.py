@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 MAX_TEMPERATURE: Final = 2.0
 MAX_STEP_VARIABLES: Final = 64
+MAX_EXPRESSIONS: Final = 256
+"""Of one Assign: all of them are evaluated in one go, while every other run waits."""
 #: What can run as a body: see NodeBody.
 BODY_ACTIONS: Final = frozenset(
     {"llm_infer", "tool_call", "delegate", "human_approval", "subgraph", "sleep", "step"}
@@ -184,6 +186,14 @@ def _check_switch(report: Report, path: str, paradigm: str, outline: Outline) ->
 
 
 def _check_assign(report: Report, path: str, action: NodeAction.Assign, outline: Outline) -> None:
+    if len(action.set) > MAX_EXPRESSIONS:
+        report.problem(
+            ProblemCode.TOO_MANY,
+            f"{path}.set",
+            f"has {len(action.set)} expressions, of at most {MAX_EXPRESSIONS}",
+            "Spread them over several nodes, or let one expression give an object.",
+        )
+        return
     for variable in sorted(action.set):
         where = at_key(f"{path}.set", variable)
         check_written_variable(report, where, variable)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from stepgraph_server.core.validation.report import Report
 
 MAX_TOOL_DESCRIPTION_BYTES = 16 * 1024
+MAX_CONDITIONAL_EDGES = 256
+"""That leave one node: all of them are evaluated in one go, while every other run waits."""
+_UNEVALUATED = (None, "always", "otherwise")
 
 
 def check_fields(report: Report, outline: Outline) -> None:
@@ -153,8 +156,25 @@ def check_nodes(report: Report, outline: Outline) -> None:
             report.problem(ProblemCode.UNKNOWN_TOOL, f"{path}.answers", message, hint)
 
 
+def _check_conditions(report: Report, outline: Outline) -> None:
+    """Check how many conditions each node evaluates when it ends."""
+    edges = outline.definition.edges
+    for number, leaving in enumerate(outline.leaving):
+        count = sum(
+            edges[each].condition.WhichOneof("kind") not in _UNEVALUATED for each in leaving
+        )
+        if count > MAX_CONDITIONAL_EDGES:
+            report.problem(
+                ProblemCode.TOO_MANY,
+                outline.node_path(number),
+                f"{count} edges with conditions leave it, of at most {MAX_CONDITIONAL_EDGES}",
+                "Decide in steps: let edges lead to nodes that decide further.",
+            )
+
+
 def check_edges(report: Report, outline: Outline) -> None:
     """Check every edge by itself."""
+    _check_conditions(report, outline)
     first_with: dict[str, int] = {}
     for number, edge in enumerate(outline.definition.edges):
         path = outline.edge_path(number)
