@@ -9,16 +9,22 @@ PY := $(VENV)/bin/python
 # A file of our own, because pip doesn't touch the folder on a second install.
 STAMP := $(VENV)/.installed
 ARGS ?=
-# Another interpreter: make venv PYTHON=/path/to/python
+# Another interpreter: make venv PYTHON=/path/to/python. One that is named is used, or refused; never replaced by another.
 PYTHON ?=
-CANDIDATES := $(PYTHON) python3.11 python3 python3.12 python3.13 python3.14 python
+CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.11 python3 python3.12 python3.13 python3.14 python)
 
 .PHONY: help
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: venv
-venv: $(STAMP) ## Create .venv and install everything into it, as requirements.lock pins it
+venv: named-python $(STAMP) ## Create .venv and install everything into it, as requirements.lock pins it
+
+# Asked before make looks whether .venv is there already: a named interpreter must not be passed over for that.
+.PHONY: named-python
+named-python:
+	@if [ -n "$(PYTHON)" ] && ! "$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	  echo "PYTHON=$(PYTHON) is no Python 3.11 or newer: $$("$(PYTHON)" --version 2>&1 | tail -n 1)" >&2; exit 1; fi
 
 # The build backend is constrained as well: by the first variable up to pip 25.2, by the second after it.
 # Each candidate is run, not only looked up: a version manager's shim exists without its Python.
@@ -30,7 +36,10 @@ $(STAMP): pyproject.toml requirements.lock
 	      found=$$python; break; fi; \
 	  done; \
 	  if [ -z "$$found" ]; then \
-	    echo "stepgraph needs Python 3.11 or newer; found $$(python3 --version 2>&1 || true)." >&2; \
+	    echo "stepgraph needs Python 3.11 or newer, and none of these is one that runs:" >&2; \
+	    for python in $(CANDIDATES); do \
+	      echo "  $$python: $$(command -v "$$python" >/dev/null && "$$python" --version 2>&1 | tail -n 1 || echo not found)" >&2; \
+	    done; \
 	    echo "Install it, or name one: make venv PYTHON=/path/to/python3.11" >&2; exit 1; fi; \
 	  echo "==> creating $(VENV) with $$("$$found" --version)"; \
 	  rm -rf $(VENV); \

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -129,3 +130,27 @@ def test_a_folder_that_is_not_there_is_said_before_anything_starts(demo: Demo) -
     assert demo.process is not None
     assert demo.process.returncode == 2
     assert "/nosuch is not a folder" in output
+
+
+def test_it_can_be_stopped_before_it_has_begun() -> None:
+    """Ctrl-C during the imports ends it without a traceback."""
+    program = """
+        import os, runpy, signal, sys
+
+        class Interrupting:
+            def find_spec(self, name, path, target=None):
+                if name == "examples.demo.acts":
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        sys.meta_path.insert(0, Interrupting())
+        runpy.run_module("examples.demo", run_name="__main__")
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGINT
+    assert ended.stderr == ""
