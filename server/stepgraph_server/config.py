@@ -383,6 +383,7 @@ class LoadedSettings:
 
     settings: Settings
     sources: Mapping[str, str] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()  # variables that look like settings and are none
 
     def describe(self) -> list[Row]:
         """Return every setting with its value, source and meaning, in the order of this file."""
@@ -469,7 +470,9 @@ def load(
         unknown = min(given)
         message = "there is no such setting; `stepgraph serve --settings` lists all"
         raise SettingError(name=unknown, source="a flag", message=message)
-    return LoadedSettings(settings=_build(groups), sources=sources)
+    known = {about.variable for about in _abouts()}
+    others = sorted(name for name in set(variables) - known if name.startswith(PREFIX))
+    return LoadedSettings(settings=_build(groups), sources=sources, unknown=tuple(others))
 
 
 def _build(groups: dict[str, dict[str, object]]) -> Settings:

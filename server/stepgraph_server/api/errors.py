@@ -162,18 +162,21 @@ def _refuse_storage(error: storage_errors.StorageError) -> Refused | None:
                 violations=[Violation(path="header.value", message=str(error))],
             )
         case storage_errors.ValueTooLarge():
-            return too_large("header.value", limit_bytes=error.limit_bytes)
+            return too_large(
+                "header.value", limit_bytes=error.limit_bytes, size_bytes=error.size_bytes
+            )
         case _:
             return None  # the caller of the store was to handle it
 
 
-def too_large(field: str, *, limit_bytes: int, size_bytes: int | None = None) -> Refused:
-    """Return the refusal of something that is larger than it may be; without a size it is not known yet."""
-    is_size = f"has {size_bytes:,} bytes" if size_bytes is not None else "has more bytes than that"
-    metadata = {"field": field, "limit_bytes": str(limit_bytes)}
-    if size_bytes is not None:
-        metadata["size_bytes"] = str(size_bytes)
-    message = f"{field} may have {limit_bytes:,} bytes and {is_size}"
+def too_large(field: str, *, limit_bytes: int, size_bytes: int) -> Refused:
+    """Return the refusal of something that is larger than it may be."""
+    metadata = {
+        "field": field,
+        "limit_bytes": str(limit_bytes),
+        "size_bytes": str(size_bytes),
+    }
+    message = f"{field}: has {size_bytes:,} bytes, of at most {limit_bytes:,}"
     return Refused("PAYLOAD_TOO_LARGE", message, metadata=metadata)
 
 

@@ -335,6 +335,9 @@ def _initial_state(check: _Check, state: state_pb2.GraphState, path: str) -> Non
 
 
 def _input(check: _Check, given: run_pb2.RunInput, path: str) -> None:
+    if given.HasField("value") and given.value.WhichOneof("kind") is None:
+        problem = "is set and empty; set text, json, blob, stored or secret, or leave it out"
+        check.findings.add(f"{path}.value", problem, reason="UNKNOWN_VARIANT")
     _variables(check, given.variables, f"{path}.variables")
     for index, message in enumerate(given.messages):
         check.payload(check_message(message, f"{path}.messages[{index}]", check.limits.values))

@@ -348,6 +348,7 @@ class Runner:
                 "action": "append_failed",
                 "run_id": run.key.run_id,
                 "error": type(failure).__name__,
+                "cause": str(failure),
             },
         )
         if expected:

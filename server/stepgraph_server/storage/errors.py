@@ -135,11 +135,17 @@ class ValueMismatch(StorageError):
 
 
 class ValueTooLarge(StorageError):
-    """A content is larger than a stored value may be. Expected; nothing was stored."""
+    """A content is larger than a stored value may be. Expected; nothing was stored.
 
-    def __init__(self, limit_bytes: int) -> None:
-        super().__init__(f"a stored value has at most {limit_bytes} bytes")
+    `size_bytes` is what its header says, or what has come so far if that is more.
+    """
+
+    def __init__(self, limit_bytes: int, size_bytes: int) -> None:
+        super().__init__(
+            f"a stored value has at most {limit_bytes} bytes, and this one has {size_bytes}"
+        )
         self.limit_bytes = limit_bytes
+        self.size_bytes = size_bytes
 
 
 __all__ = [

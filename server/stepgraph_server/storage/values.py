@@ -78,7 +78,7 @@ class ContentBuffer:
         """
         self._size += len(piece)
         if self._size > self._max_bytes:
-            raise ValueTooLarge(self._max_bytes)
+            raise ValueTooLarge(self._max_bytes, max(self._size, self._expected.size_bytes))
         if self._size > self._expected.size_bytes:
             raise ValueMismatch(
                 what="size",

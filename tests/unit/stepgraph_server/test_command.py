@@ -72,6 +72,24 @@ def test_with_json_logs_readiness_is_an_event(run):
     assert '"action": "data.ephemeral"' in result.stderr
 
 
+def test_a_variable_that_is_misspelt_is_warned_of_with_what_was_meant(run):
+    """And those of the command line are none of its business."""
+    soon(terminate)
+
+    result = run(
+        *("--listen", "127.0.0.1:0", "--memory"),
+        STEPGRAPH_LIMIT_MAX_LABELS="3",
+        STEPGRAPH_SERVER="elsewhere:1",
+        STEPGRAPH_ZZZZ="?",
+    )
+
+    assert result.exit_code == 0
+    said = [line for line in result.stderr.splitlines() if "no setting" in line]
+    assert len(said) == 2
+    assert "variable=STEPGRAPH_LIMIT_MAX_LABELS closest=STEPGRAPH_LIMITS_MAX_LABELS" in said[0]
+    assert "variable=STEPGRAPH_ZZZZ closest=none" in said[1]
+
+
 def test_listening_for_everybody_is_warned_of(run):
     soon(terminate)
 

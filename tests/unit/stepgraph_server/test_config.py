@@ -125,6 +125,12 @@ def test_every_setting_has_a_row_with_a_meaning_and_a_variable():
     assert {row.variable for row in rows} >= {"STEPGRAPH_DATA", "STEPGRAPH_LIMITS_MAX_RUN_EVENTS"}
 
 
+def test_variables_that_look_like_settings_and_are_none_are_known():
+    loaded = load({}, {"STEPGRAPH_LISTN": "x", "STEPGRAPH_LISTEN": "127.0.0.1:1", "HOME": "/"})
+
+    assert loaded.unknown == ("STEPGRAPH_LISTN",)
+
+
 def test_the_process_environment_is_read_if_no_other_is_given(monkeypatch):
     monkeypatch.setenv("STEPGRAPH_LOG_LEVEL", "error")
 

@@ -8,6 +8,7 @@ refuses a row, which no rule foresaw, is the group taken apart and tried one by 
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sqlite3
 from collections import OrderedDict
@@ -23,6 +24,7 @@ from stepgraph_server.storage.records import Append, Appended
 from stepgraph_server.storage.sqlite.connection import unavailable
 from stepgraph_server.storage.sqlite.queries import QUERIES
 from stepgraph_server.storage.sqlite.request_rows import request_of_row, request_row
+from stepgraph_server.telemetry import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
         RunKey,
         RunProgress,
     )
+
+_log = logging.getLogger(__name__)
 
 KNOWN_RUNS: Final = 65_536
 """Of so many runs the writer remembers where they end; of others it reads their row first. About 20 MiB."""
@@ -109,6 +113,7 @@ class GroupWriter:
         self._known: OrderedDict[RunKey, _KnownRun] = OrderedDict()
         # By run, the failure that the caller has not heard of yet; see Journal.submit.
         self._doubted: dict[RunKey, Appended] = {}
+        self._is_failing = False
         self._position, self._run_key = connection.execute(QUERIES["counters"]).fetchone()
         self.head_position: int = self._position
         """The last position that is durable. Read from other threads; setting an int is atomic."""
@@ -116,7 +121,7 @@ class GroupWriter:
     def write(self, group: list[Append]) -> list[Appended]:
         """Store what can be stored, and return what became of each, in order. Never raises for what SQLite says."""
         try:
-            return self._write_together(group)
+            results = self._write_together(group)
         except _REFUSED_ROW as error:
             self._forget_uncommitted()
             if len(group) > 1:
@@ -124,7 +129,17 @@ class GroupWriter:
             return self.fail(group, AppendInvalid(group[0].key, str(error)))
         except sqlite3.Error as error:
             self._forget_uncommitted()
-            return self.fail(group, unavailable(self._path, error))
+            failure = unavailable(self._path, error)
+            if not self._is_failing:
+                # Callers hear no path, and each of thousands hears it again: the log says it once, whole.
+                _log.error(
+                    "Appends can't be written",
+                    extra={"action": names.JOURNAL_FAILED, "cause": str(failure)},
+                )
+            self._is_failing = True
+            return self.fail(group, failure)
+        self._is_failing = False
+        return results
 
     def fail(self, group: list[Append], error: StorageError) -> list[Appended]:
         """Return that nothing of a group is stored, for one reason."""

@@ -199,7 +199,7 @@ def test_a_quarantined_run_is_lost_data(maker):
         ),
         (storage_errors.RunExists(RunKey("default", "r1")), "RUN_EXISTS"),
         (storage_errors.ValueMismatch(what="digest", expected="a", actual="b"), "INVALID_REQUEST"),
-        (storage_errors.ValueTooLarge(10), "PAYLOAD_TOO_LARGE"),
+        (storage_errors.ValueTooLarge(10, 12), "PAYLOAD_TOO_LARGE"),
     ],
 )
 def test_what_a_store_refuses_has_a_reason_and_no_path_of_the_server(maker, error, reason):
@@ -246,12 +246,17 @@ def test_incident_ids_differ():
     assert len(ids) == 3
 
 
-def test_too_large_says_limit_and_size_if_it_is_known():
-    known = too_large("input.value", limit_bytes=10, size_bytes=12)
-    unknown = too_large("header.value", limit_bytes=10)
+def test_too_large_says_the_size_and_the_limit_once():
+    refused = too_large("chunk", limit_bytes=1_000, size_bytes=12_345)
 
-    assert known.metadata == {"field": "input.value", "limit_bytes": "10", "size_bytes": "12"}
-    assert unknown.metadata == {"field": "header.value", "limit_bytes": "10"}
+    assert refused.metadata == {"field": "chunk", "limit_bytes": "1000", "size_bytes": "12345"}
+    assert refused.message == "chunk: has 12,345 bytes, of at most 1,000"
+
+
+def test_a_stored_value_that_is_too_large_says_how_large_it_is():
+    refused = refusal_of(storage_errors.ValueTooLarge(10, 12))
+
+    assert refused.message == "header.value: has 12 bytes, of at most 10"
 
 
 def test_an_unexpected_error_is_no_refusal():

@@ -127,6 +127,7 @@ def test_every_page_size_and_request_id_is_checked(name):
 
 
 WRONG = [
+    (start(input={"value": {}}), {"input.value": "UNKNOWN_VARIANT"}),
     (graph_service_pb2.RegisterGraphRequest(), {"graph": "INVALID_REQUEST"}),
     (
         with_graph(graph_service_pb2.RegisterGraphRequest(), 600),

@@ -32,7 +32,7 @@ def test_all_have_one_root() -> None:
         (errors.StoreInUse("/p", "/p.lock", 0), ("another process",)),
         (errors.StoreTooNew("/p", 7, 3), ("/p", "7", "3", "backup")),
         (errors.ValueMismatch(what="size", expected="1", actual="2"), ("size", "1", "2")),
-        (errors.ValueTooLarge(10), ("10 bytes",)),
+        (errors.ValueTooLarge(10, 12), ("10 bytes", "12")),
     ],
     ids=str,
 )

@@ -74,5 +74,6 @@ def test_a_content_that_is_too_long_is_refused_at_once() -> None:
     buffer = ContentBuffer(header(b"abc"), 10)
     with pytest.raises(ValueMismatch):
         list(buffer.add(b"abcd"))
-    with pytest.raises(ValueTooLarge):
-        list(ContentBuffer(header(bytes(11)), 10).add(bytes(11)))
+    with pytest.raises(ValueTooLarge) as caught:
+        list(ContentBuffer(header(bytes(20)), 10).add(bytes(11)))
+    assert (caught.value.limit_bytes, caught.value.size_bytes) == (10, 20)

@@ -97,6 +97,20 @@ def test_when_nothing_can_be_written_the_whole_group_hears_it(
     assert errors(writer.write(group)) == [None] * 3
 
 
+def test_why_nothing_can_be_written_is_in_the_log_once(
+    writer: GroupWriter, faulty: Faulty, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With SQLite's words and the path, and again only after something could be written."""
+    for times in (3, 2):
+        assert errors(writer.write([append(1, key=key(f"a{times}"))])) == [None]
+        for number in range(times):
+            faulty.fail_before["COMMIT"] = error(sqlite3.SQLITE_FULL)
+            writer.write([append(1, key=key(f"r{number}"))])
+    said = [record for record in caplog.records if record.action == "journal.failed"]
+    assert len(said) == 2
+    assert f"can't use {WHERE}: the disk is full (broken)" in said[0].cause
+
+
 def test_a_commit_whose_end_is_not_known_is_read_back(writer: GroupWriter, faulty: Faulty) -> None:
     """It is in the log, although the disk reported an error: saying otherwise would be wrong for ever."""
     faulty.fail_after["COMMIT"] = error(sqlite3.SQLITE_IOERR)
