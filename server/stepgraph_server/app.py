@@ -147,6 +147,8 @@ class _Parts:
             limits=run_limits(settings),
             # Chance that spreads retries; nobody gains by guessing it.
             jitter=lambda: random.uniform(-1.0, 1.0),  # noqa: S311
+            values=store.values,
+            spawn=self.background.spawn,
         )
         self.runner = Runner(
             store=store,

@@ -96,6 +96,8 @@ class Rig:
             clock=self.clock,
             limits=limits,
             jitter=lambda: 0.0,
+            values=store.values,
+            spawn=self.spawn,
         )
         defaults = GraphDefaults(retry=RetryPolicy(jitter=0.0))
         self.graphs = GraphCache(store.graphs, defaults)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING
 
 from stepgraph.v1 import event_pb2, executor_service_pb2
 from stepgraph_server.core.errors import StepgraphError
@@ -30,6 +29,7 @@ from stepgraph_server.core.state import TaskStatus
 from stepgraph_server.core.tasks import note_accepted, note_progress
 from stepgraph_server.engine.holdings import Attempt, Holdings
 from stepgraph_server.engine.live import Delivery
+from stepgraph_server.engine.reports import Reports
 from stepgraph_server.engine.task_frames import task_frame
 from stepgraph_server.engine.waiting import WaitingTasks
 from stepgraph_server.engine.world import RunWorld
@@ -38,7 +38,7 @@ from stepgraph_server.executors.seats import Wanted
 from stepgraph_server.storage.records import RunKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from stepgraph_server.core.inputs import Command, Placement, RunLimits
     from stepgraph_server.core.state import Task
@@ -50,21 +50,13 @@ if TYPE_CHECKING:
     from stepgraph_server.executors.catalogue import Catalogue
     from stepgraph_server.executors.registry import Registry
     from stepgraph_server.executors.seats import Ack, LostInstance, Seat
-
-    #: Ids of tasks within their run, with what was reported of them.
-    _Reported: TypeAlias = list[tuple[str, executor_service_pb2.AttemptOutcome]]
-
-
-#: Runs that are not in memory are asked for by so many at a time, and not before so few of them wait to be loaded.
-STRAYS_AT_ONCE: Final = 64
-#: When to look again whether more can be asked for.
-STRAYS_PERIOD_S: Final = 0.005
+    from stepgraph_server.storage.values import Values
 
 
 class Dispatcher:
     """Between runs and executors."""
 
-    def __init__(  # the composition root passes each dependency by name
+    def __init__(  # noqa: PLR0913  # the composition root passes each dependency by name
         self,
         *,
         registry: Registry,
@@ -73,6 +65,8 @@ class Dispatcher:
         clock: Clock,
         limits: RunLimits,
         jitter: Callable[[], float],
+        values: Values,
+        spawn: Callable[[Coroutine[None, None, None]], None],
     ) -> None:
         self._registry = registry
         self._catalogue = catalogue
@@ -85,8 +79,7 @@ class Dispatcher:
         self.holdings = Holdings(registry)
         self._tasks_out: dict[Seat, list[bytes]] = {}
         self._acks_out: dict[Seat, list[Ack]] = {}
-        #: What was reported to runs that are not in memory. There may be thousands in one frame, of runs that never were.
-        self._strays: deque[tuple[Seat, str, _Reported]] = deque()
+        self._reports = Reports(values, spawn)
         self._dispatch_planned = False
         #: What was taken from a queue is being placed, so the queue's order is kept by placing it at once.
         self._handing_out = False
@@ -355,32 +348,10 @@ class Dispatcher:
 
     def outcomes(self, seat: Seat, outcomes: Sequence[executor_service_pb2.AttemptOutcome]) -> None:
         """Attempts have ended: one decision for each run that the frame concerns."""
-        by_run: dict[str, _Reported] = {}
         for outcome in outcomes:
-            run_id, task_id = split_task_id(outcome.task_id)
-            by_run.setdefault(run_id, []).append((task_id, outcome))
             self.holdings.free(seat, outcome.task_id, outcome.attempt)
         self._serve_waiting()
-        is_asking = bool(self._strays)
-        for run_id, items in by_run.items():
-            if self.runner.live(RunKey(seat.namespace, run_id)) is not None:
-                self._report(seat, run_id, items)
-            else:
-                self._strays.append((seat, run_id, items))
-        if self._strays and not is_asking:
-            self._ask_for_strays()
-
-    def _report(self, seat: Seat, run_id: str, items: _Reported) -> None:
-        happened = Outcomes(instance=seat.instance, outcomes=tuple(items), source=seat)
-        self.runner.deliver(RunKey(seat.namespace, run_id), Delivery(happened=happened, keep=True))
-
-    def _ask_for_strays(self) -> None:
-        """Report to runs that must be loaded for it, so slowly that nobody else notices."""
-        if self.runner.loading < STRAYS_AT_ONCE:
-            for _ in range(min(STRAYS_AT_ONCE, len(self._strays))):
-                self._report(*self._strays.popleft())
-        if self._strays:
-            asyncio.get_running_loop().call_later(STRAYS_PERIOD_S, self._ask_for_strays)
+        self._reports.take(self.runner, seat, outcomes)
 
     def progress(self, seat: Seat, items: Sequence[executor_service_pb2.AttemptProgress]) -> None:
         """Attempts show progress: watchers see it, and an idle limit starts anew."""

@@ -15,9 +15,9 @@ from stepgraph.v1 import task_pb2
 from stepgraph_server.core.errors import Refused
 from stepgraph_server.core.inputs import Cancel, RunLimits
 from stepgraph_server.core.instants import SECOND, Span
-from stepgraph_server.engine.dispatcher import STRAYS_AT_ONCE, STRAYS_PERIOD_S
 from stepgraph_server.engine.live import Delivery
 from stepgraph_server.engine.loading import MAX_LOADS
+from stepgraph_server.engine.reports import STRAYS_AT_ONCE, STRAYS_PERIOD_S
 from stepgraph_server.storage.records import RunKey
 from tests.support.engine_executor import Executor, cancelled, failed, succeeded
 from tests.support.engine_rig import NAMESPACE, Rig, question, rig, steps, together, wide, work
