@@ -7,14 +7,11 @@ text. Fields stand in the schema's order, with the names of the shorthand where 
 from __future__ import annotations
 
 import base64
-import io
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
-from ruamel.yaml import YAML
-from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
 from stepgraph.v1.value_pb2 import Value
 from stepgraph_client.durations import duration_text
@@ -29,6 +26,7 @@ from stepgraph_client.shorthand import (
     map_value,
     short_name,
 )
+from stepgraph_client.yaml_text import yaml_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,19 +35,14 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from stepgraph.v1.graph_pb2 import StateGraph
-
-Plain: TypeAlias = "str | int | float | bool | list[Plain] | dict[str, Plain]"
+    from stepgraph_client.yaml_text import Plain
 
 
 def dump_graph(graph: StateGraph) -> str:
     """Return a graph as YAML that `parse_graph` reads back as an equal graph."""
-    yaml = YAML()
-    yaml.default_flow_style = False
-    yaml.width = 100
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    into = io.StringIO()
-    yaml.dump(plain(graph), into)
-    return into.getvalue()
+    tree = plain(graph)
+    assert isinstance(tree, dict), "a graph has more than one field"
+    return yaml_text(tree)
 
 
 def plain(message: Message) -> Plain:
@@ -101,7 +94,7 @@ def _field(each: FieldDescriptor, value: object) -> Plain:
     if is_map(each):
         pairs = cast("Mapping[str, object]", value)
         of = map_value(each)
-        return {_escaped(key): _one(of, pairs[key]) for key in sorted(pairs)}
+        return {key: _one(of, pairs[key]) for key in sorted(pairs)}
     if each.is_repeated:
         return [_one(each, item) for item in cast("Sequence[object]", value)]
     return _one(each, value)
@@ -116,7 +109,7 @@ def _one(each: FieldDescriptor, value: object) -> Plain:
         case FieldDescriptor.CPPTYPE_STRING if each.type == FieldDescriptor.TYPE_BYTES:
             return base64.b64encode(cast("bytes", value)).decode()
         case FieldDescriptor.CPPTYPE_STRING:
-            return _text(cast("str", value))
+            return cast("str", value)
         case _:
             return cast("int | float | bool", value)
 
@@ -126,23 +119,3 @@ def _enum_name(each: FieldDescriptor, number: int) -> Plain:
     known = each.enum_type.values_by_number.get(number)
     # A newer server may have sent a value that this version has no name for; it keeps its number.
     return known.name.removeprefix(enum_prefix(each.enum_type)).lower() if known else number
-
-
-def _text(text: str) -> str:
-    """Return text of several lines as a block, where a block gives back every character of it."""
-    lines = text.split("\n")
-    # Indentation of the first line, blanks at the end of a line, and what can't be printed do not survive in a block.
-    if len(lines) == 1 or not lines[0] or lines[0][0].isspace():
-        return _escaped(text)
-    if any(line != line.rstrip() or not line.isprintable() for line in lines):
-        return _escaped(text)
-    block: str = LiteralScalarString(text)
-    return block
-
-
-def _escaped(text: str) -> str:
-    """Return text that is written with escapes, if it has characters that YAML would take for ends of lines."""
-    if text.isprintable():
-        return text
-    quoted: str = DoubleQuotedScalarString(text)
-    return quoted
