@@ -141,7 +141,9 @@ SELECT content_key FROM contents WHERE complete = 0;
 
 -- name: discard_chunks
 DELETE FROM content_chunks WHERE chunk_key IN (
-  SELECT chunk_key FROM content_chunks WHERE content_key = :content_key LIMIT :limit
+  SELECT chunk_key FROM content_chunks WHERE content_key = :content_key AND NOT EXISTS (
+    SELECT 1 FROM contents c WHERE c.content_key = :content_key AND c.complete = 1
+  ) LIMIT :limit
 );
 
 -- name: discard_content

@@ -6,6 +6,7 @@ marked it complete nobody can see a content; one that is given up is deleted, at
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final, cast
 
 from stepgraph.v1 import value_pb2
@@ -50,11 +51,18 @@ class SqliteValues:
             "form": expected.form,
             "create_time": create_time,
         }
-        content_key = await self._writer.run(
-            lambda connection: int(
-                connection.execute(QUERIES["begin_content"], header).fetchone()[0]
-            )
-        )
+        begun: list[int] = []
+
+        def begin(connection: sqlite3.Connection) -> int:
+            begun.append(connection.execute(QUERIES["begin_content"], header).fetchone()[0])
+            return begun[0]
+
+        try:
+            content_key = await self._writer.run(begin)
+        except asyncio.CancelledError:
+            # What is in the writer's queue is done all the same, before this; the key is not known yet.
+            self._discard(begun)
+            raise
         try:
             place = 0
             async for piece in chunks:
@@ -69,10 +77,10 @@ class SqliteValues:
             )
         except BaseException:
             # Not awaited: this may be a cancellation, and the caller must not wait for cleaning.
-            self._discard(content_key)
+            self._discard(begun)
             raise
         if not is_kept:
-            self._discard(content_key)
+            self._discard(begun)
         return value
 
     async def stat(self, namespace: str, digest: str) -> value_pb2.StoredValue | None:
@@ -111,18 +119,21 @@ class SqliteValues:
             lambda connection: connection.execute(QUERIES["insert_chunk"], arguments)
         )
 
-    def _discard(self, content_key: int) -> None:
-        """Delete a content in steps, each of which asks for the next."""
+    def _discard(self, begun: list[int]) -> None:
+        """Delete a content, if one was begun, in steps, each of which asks for the next."""
 
         def discard(connection: sqlite3.Connection) -> None:
-            if not discard_some(connection, content_key):
+            if begun and not discard_some(connection, begun[0]):
                 self._writer.post(Job(discard))
 
         self._writer.post(Job(discard))
 
 
 def discard_some(connection: sqlite3.Connection, content_key: int) -> bool:
-    """Delete some chunks of a content that is not complete, or the content if none is left; return if it is gone."""
+    """Delete some chunks of a content that is not complete, or the content if none is left; return if it is gone.
+
+    One that is complete is left alone: its last step may have been done although whoever asked for it was cancelled.
+    """
     arguments = {"content_key": content_key, "limit": DISCARDED_AT_ONCE}
     if connection.execute(QUERIES["discard_chunks"], arguments).rowcount:
         return False
