@@ -7,9 +7,7 @@ refer to. An event that this version does not know gives no line. `EventPrinter`
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -18,6 +16,7 @@ from stepgraph.v1.event_pb2 import EdgeVerdict, RunEvent, TransientEvent
 from stepgraph.v1.run_pb2 import RunStatus
 from stepgraph_client import wording
 from stepgraph_client.errors import failure_text
+from stepgraph_client.lines import Line, Piece, Tone
 from stepgraph_client.task_errors import EXECUTOR_ERROR
 
 if TYPE_CHECKING:
@@ -28,39 +27,8 @@ if TYPE_CHECKING:
     from stepgraph.v1.failure_pb2 import Failure
     from stepgraph.v1.interrupt_pb2 import Interrupt
     from stepgraph.v1.task_pb2 import TaskAssignment
+    from stepgraph_client.lines import Telling
     from stepgraph_client.watching import Event
-
-
-class Tone(Enum):
-    """How a line is meant; a terminal shows it as a colour."""
-
-    PLAIN = ""
-    HEADING = "bold"
-    QUIET = "dim"
-    GOOD = "green"
-    WARNING = "yellow"
-    BAD = "red"
-    QUESTION = "bold magenta"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """A line of its own."""
-
-    text: str
-    tone: Tone = Tone.PLAIN
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """A piece of text that goes on where the last piece of the same `stream` ended."""
-
-    stream: str
-    text: str
-    tone: Tone = Tone.PLAIN
-
-
-Telling: TypeAlias = Line | Piece
 
 
 class Narrator:

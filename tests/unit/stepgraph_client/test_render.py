@@ -15,12 +15,10 @@ from stepgraph.v1.state_pb2 import GraphExecutionResult
 from stepgraph.v1.task_pb2 import Requirement, TaskAssignment, TaskProgress, TaskResult
 from stepgraph.v1.value_pb2 import Value
 from stepgraph_client import answers, render
+from stepgraph_client.lines import Line, Piece, Tone
 from stepgraph_client.render import (
     EventPrinter,
-    Line,
     Narrator,
-    Piece,
-    Tone,
     question_lines,
     visible,
 )
