@@ -242,8 +242,9 @@ class Dispatcher:
         unsent: list[AttemptRef] = []
         for task in state.tasks.values():
             if task.status is TaskStatus.ASSIGNED:
-                # Who has it either lists it when it connects or has lost it: no accept limit is needed for that.
-                task.accepted = True
+                # After a restart, who has it either lists it when it connects or has lost it: no accept limit is needed for
+                # that. A run that was in memory goes on as it was.
+                task.accepted = run.accepted is None or (task.id, task.attempt) in run.accepted
                 if self._is_held(key, task):
                     attempt = Attempt(key, task.id, task.attempt)
                     self.holdings.assigned(key.namespace, task, attempt)
@@ -341,10 +342,14 @@ class Dispatcher:
         for ref in attempts:
             attempt = _attempt_of(seat, ref)
             run = self.runner.live(attempt.key)
-            if run is not None and run.state is not None and self.holdings.has(seat, attempt):
+            if run is None or not self.holdings.has(seat, attempt):
+                continue
+            if run.state is not None:
                 note_accepted(
                     run.state, AttemptRef(task_id=attempt.task_id, attempt=attempt.number)
                 )
+            elif run.accepted is not None:
+                run.accepted.add((attempt.task_id, attempt.number))
 
     def outcomes(self, seat: Seat, outcomes: Sequence[executor_service_pb2.AttemptOutcome]) -> None:
         """Attempts have ended: one decision for each run that the frame concerns."""

@@ -113,6 +113,8 @@ class LiveRun:
     failure: StorageError | None = None
     #: Appends and loads that have failed since the last append that did not.
     failures: int = 0
+    #: Attempts that executors have accepted, while it is folded again; no journal says that. None: it was not in memory before.
+    accepted: set[tuple[str, int]] | None = None
     #: It is quarantined: nothing acts on it any more.
     abandoned: bool = False
     world: World | None = None

@@ -330,6 +330,9 @@ class Runner:
     def _begin_again(self, run: LiveRun, failure: StorageError) -> None:
         """Make the state again: everything that was decided on top of what failed has been reported."""
         was_created = run.state is not None
+        if run.state is not None:
+            tasks = run.state.tasks.values()
+            run.accepted = {(task.id, task.attempt) for task in tasks if task.accepted}
         run.state = None
         if self.closing or not (was_created or run.inbox):
             # It was never created by us, and nobody wants anything of it.
@@ -414,6 +417,7 @@ class Runner:
         run.state, run.failure = state, None
         if not state.final:
             self._acts.recovered(run)
+            run.accepted = None
             self._take(run, Delivery(happened=GoOn()))
         while run.inbox and run.failure is None:
             self._take(run, run.inbox.popleft())

@@ -269,6 +269,32 @@ async def test_an_attempt_that_is_not_accepted_is_withdrawn_and_given_to_another
 
 
 @in_virtual_time
+@pytest.mark.parametrize("accepts", ["never", "before", "meanwhile"])
+async def test_the_accept_limit_goes_on_when_a_run_is_folded_again(accepts):
+    """What was accepted before, or while it was folded, stays so; what was not is withdrawn in time."""
+    async with rig() as it:
+        executor = await Executor(it, max_in_flight=2).connect()
+        await it.start(wide(2))
+        await it.settle()
+        first, _ = executor.running.values()
+        if accepts == "before":
+            executor.accept()
+        it.store.fail_next("task_completed")
+        executor.report(succeeded(first))
+        await turns(5)
+        live = it.runner.live(R1)
+        assert live is not None
+        assert live.state is None, "it is folded again"
+        if accepts == "meanwhile":
+            executor.accept()
+        await asyncio.sleep(9)
+        assert losses(it) == []
+        assert it.store.kinds("r1").count("task_completed") == 1
+        await asyncio.sleep(2)
+        assert len(losses(it)) == (1 if accepts == "never" else 0)
+
+
+@in_virtual_time
 async def test_only_who_has_an_attempt_accepts_rejects_or_shows_progress():
     async with rig() as it:
         executor = await Executor(it, max_in_flight=1).connect()
