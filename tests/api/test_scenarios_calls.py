@@ -158,8 +158,11 @@ FIRST = [f"a{n} " for n in range(20)]
 SECOND = [f"b{n} " for n in range(20)]
 
 
-async def breaking(house, *, gate=None):
-    """Work as a model whose first stream breaks after 12 pieces; the second waits in its middle if there is a gate."""
+async def breaking(house, *, gate=None, watched=None):
+    """Work as a model whose first stream breaks after 12 pieces; the second waits in its middle if there is a gate.
+
+    The first one breaks once it is `watched`, if that is given.
+    """
     executor = house.executor("e1")
 
     @executor.model("m")
@@ -169,6 +172,8 @@ async def breaking(house, *, gate=None):
             await ctx.progress_text(piece)
             if attempt == 1 and place == 11:
                 ctx.tool_args_delta(0, '{"quer', tool_name="search")
+                if watched is not None:
+                    await watched.wait()
                 raise Failed(
                     "PROVIDER_UNAVAILABLE",
                     "the stream broke",
@@ -195,11 +200,17 @@ def streaming():
 
 
 async def test_an_attempt_that_broke_is_discarded_before_the_next_one_shows_anything(house, client):
-    await breaking(house)
+    watched = asyncio.Event()
+    await breaking(house, watched=watched)
     run = await client.start_run(streaming(), messages=["go"])
 
+    seen = []
     async with asyncio.timeout(20), aclosing(run.events()) as events:
-        seen = [event async for event in events]
+        async for event in events:
+            seen.append(event)
+            if not is_durable(event):
+                # Whoever sees nothing of the first attempt has nothing to forget.
+                watched.set()
 
     transient = [event for event in seen if not is_durable(event)]
     shown = {1: "", 2: ""}
