@@ -57,7 +57,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_RUN_EXISTS: _ErrorReason.ValueType  # 16
     """ALREADY_EXISTS. A run with this id exists. Metadata: run_id. Choose another id, or none."""
     ERROR_REASON_REQUEST_ID_REUSED: _ErrorReason.ValueType  # 17
-    """FAILED_PRECONDITION. The request_id was used for another request. Metadata: request_id. Use a new one."""
+    """FAILED_PRECONDITION. The request_id was used for another request to this RPC. Metadata: request_id. Use a new one."""
     ERROR_REASON_RUN_ENDED: _ErrorReason.ValueType  # 18
     """FAILED_PRECONDITION. The run is final. Metadata: run_id, status."""
     ERROR_REASON_RUN_NOT_ENDED: _ErrorReason.ValueType  # 19
@@ -138,7 +138,7 @@ ERROR_REASON_TASK_NOT_FOUND: ErrorReason.ValueType  # 15
 ERROR_REASON_RUN_EXISTS: ErrorReason.ValueType  # 16
 """ALREADY_EXISTS. A run with this id exists. Metadata: run_id. Choose another id, or none."""
 ERROR_REASON_REQUEST_ID_REUSED: ErrorReason.ValueType  # 17
-"""FAILED_PRECONDITION. The request_id was used for another request. Metadata: request_id. Use a new one."""
+"""FAILED_PRECONDITION. The request_id was used for another request to this RPC. Metadata: request_id. Use a new one."""
 ERROR_REASON_RUN_ENDED: ErrorReason.ValueType  # 18
 """FAILED_PRECONDITION. The run is final. Metadata: run_id, status."""
 ERROR_REASON_RUN_NOT_ENDED: ErrorReason.ValueType  # 19

@@ -31,7 +31,8 @@ class RunServiceStub:
     Every RPC may end with INVALID_ARGUMENT (INVALID_REQUEST, UNKNOWN_VARIANT), UNAVAILABLE (SHUTTING_DOWN,
     JOURNAL_UNAVAILABLE) or INTERNAL; the others are named at each RPC. Every RPC that names a run may end with NOT_FOUND
     (RUN_NOT_FOUND, RUN_DELETED). RPCs that change something take a request_id: the same id with the same request gives the
-    first response, with another request FAILED_PRECONDITION REQUEST_ID_REUSED. A caller that goes away never stops a run.
+    first response, with another request to the same RPC FAILED_PRECONDITION REQUEST_ID_REUSED; to another RPC an id is a new
+    one, but StartRun and StartAndWatchRun are one in this. A caller that goes away never stops a run.
     """
 
     def __init__(self, channel):
@@ -123,7 +124,8 @@ class RunServiceServicer:
     Every RPC may end with INVALID_ARGUMENT (INVALID_REQUEST, UNKNOWN_VARIANT), UNAVAILABLE (SHUTTING_DOWN,
     JOURNAL_UNAVAILABLE) or INTERNAL; the others are named at each RPC. Every RPC that names a run may end with NOT_FOUND
     (RUN_NOT_FOUND, RUN_DELETED). RPCs that change something take a request_id: the same id with the same request gives the
-    first response, with another request FAILED_PRECONDITION REQUEST_ID_REUSED. A caller that goes away never stops a run.
+    first response, with another request to the same RPC FAILED_PRECONDITION REQUEST_ID_REUSED; to another RPC an id is a new
+    one, but StartRun and StartAndWatchRun are one in this. A caller that goes away never stops a run.
     """
 
     def StartRun(self, request, context):
@@ -166,7 +168,8 @@ class RunServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchRuns(self, request, context):
-        """The same for all runs that match a filter, for as long as the caller likes.
+        """The same for all runs that match a filter, for as long as the caller likes. OUT_OF_RANGE SEQUENCE_OUT_OF_RANGE: the
+        resume_token is from beyond the journal's end, which an older copy of the data may have; watch without one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -328,7 +331,8 @@ class RunService:
     Every RPC may end with INVALID_ARGUMENT (INVALID_REQUEST, UNKNOWN_VARIANT), UNAVAILABLE (SHUTTING_DOWN,
     JOURNAL_UNAVAILABLE) or INTERNAL; the others are named at each RPC. Every RPC that names a run may end with NOT_FOUND
     (RUN_NOT_FOUND, RUN_DELETED). RPCs that change something take a request_id: the same id with the same request gives the
-    first response, with another request FAILED_PRECONDITION REQUEST_ID_REUSED. A caller that goes away never stops a run.
+    first response, with another request to the same RPC FAILED_PRECONDITION REQUEST_ID_REUSED; to another RPC an id is a new
+    one, but StartRun and StartAndWatchRun are one in this. A caller that goes away never stops a run.
     """
 
     @staticmethod

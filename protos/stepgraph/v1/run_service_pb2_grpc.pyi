@@ -18,7 +18,8 @@ class RunServiceStub:
     Every RPC may end with INVALID_ARGUMENT (INVALID_REQUEST, UNKNOWN_VARIANT), UNAVAILABLE (SHUTTING_DOWN,
     JOURNAL_UNAVAILABLE) or INTERNAL; the others are named at each RPC. Every RPC that names a run may end with NOT_FOUND
     (RUN_NOT_FOUND, RUN_DELETED). RPCs that change something take a request_id: the same id with the same request gives the
-    first response, with another request FAILED_PRECONDITION REQUEST_ID_REUSED. A caller that goes away never stops a run.
+    first response, with another request to the same RPC FAILED_PRECONDITION REQUEST_ID_REUSED; to another RPC an id is a new
+    one, but StartRun and StartAndWatchRun are one in this. A caller that goes away never stops a run.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -39,7 +40,9 @@ class RunServiceStub:
     DATA_LOSS RUN_QUARANTINED, after what is readable.
     """
     WatchRuns: _aio.UnaryStreamMultiCallable[_run_service_pb2.WatchRunsRequest, _run_service_pb2.WatchRunsResponse]
-    """The same for all runs that match a filter, for as long as the caller likes."""
+    """The same for all runs that match a filter, for as long as the caller likes. OUT_OF_RANGE SEQUENCE_OUT_OF_RANGE: the
+    resume_token is from beyond the journal's end, which an older copy of the data may have; watch without one.
+    """
     GetRunState: _aio.UnaryUnaryMultiCallable[_run_service_pb2.GetRunStateRequest, _run_service_pb2.GetRunStateResponse]
     """Reads the state of a run at a sequence, in pages of messages and variables. OUT_OF_RANGE SEQUENCE_OUT_OF_RANGE."""
     CancelRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.CancelRunRequest, _run_service_pb2.CancelRunResponse]
@@ -67,7 +70,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
     Every RPC may end with INVALID_ARGUMENT (INVALID_REQUEST, UNKNOWN_VARIANT), UNAVAILABLE (SHUTTING_DOWN,
     JOURNAL_UNAVAILABLE) or INTERNAL; the others are named at each RPC. Every RPC that names a run may end with NOT_FOUND
     (RUN_NOT_FOUND, RUN_DELETED). RPCs that change something take a request_id: the same id with the same request gives the
-    first response, with another request FAILED_PRECONDITION REQUEST_ID_REUSED. A caller that goes away never stops a run.
+    first response, with another request to the same RPC FAILED_PRECONDITION REQUEST_ID_REUSED; to another RPC an id is a new
+    one, but StartRun and StartAndWatchRun are one in this. A caller that goes away never stops a run.
     """
 
     @_abc_1.abstractmethod
@@ -122,7 +126,9 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _run_service_pb2.WatchRunsRequest,
         context: _aio.ServicerContext[_run_service_pb2.WatchRunsRequest, _abc.AsyncIterator[_run_service_pb2.WatchRunsResponse]],
     ) -> _abc.AsyncIterator[_run_service_pb2.WatchRunsResponse]:
-        """The same for all runs that match a filter, for as long as the caller likes."""
+        """The same for all runs that match a filter, for as long as the caller likes. OUT_OF_RANGE SEQUENCE_OUT_OF_RANGE: the
+        resume_token is from beyond the journal's end, which an older copy of the data may have; watch without one.
+        """
 
     @_abc_1.abstractmethod
     def GetRunState(
