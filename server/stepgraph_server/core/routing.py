@@ -13,7 +13,7 @@ from stepgraph.v1 import edge_condition_pb2, event_pb2
 from stepgraph_server.core import approvals
 from stepgraph_server.core.expressions import ExpressionError
 from stepgraph_server.core.failures import failure
-from stepgraph_server.core.state import Delta
+from stepgraph_server.core.state import Delta, EdgeResult
 from stepgraph_server.core.values import ValueNotReadable, equals_text
 from stepgraph_server.core.view import View
 
@@ -42,7 +42,7 @@ class ConditionFailed(Exception):  # named for what happened; it never leaves th
 class Routing:
     """What became of a node's edges."""
 
-    edges: tuple[event_pb2.EdgeOutcome, ...]
+    edges: tuple[EdgeResult, ...]
     #: Edges whose condition an executor must decide first; then `edges` is empty.
     undecided: tuple[CompiledEdge, ...] = ()
     #: The node succeeded and none of its edges holds: the run can't go on.
@@ -60,25 +60,23 @@ def route_success(
         return _route_refusal(state, activation, carried, delta, work)
     if node.terminal:
         return Routing(edges=())
-    undecided = tuple(
+    undecided = [
         edge
         for edge in node.edges
         if edge.condition_kind == "custom"
         and not spent(state, edge)
         and edge.id not in activation.conditions
-    )
+    ]
     if undecided:
-        return Routing(edges=(), undecided=undecided)
-    view = View(state, carried, delta, work)
-    edges = _evaluate(state, activation, view, node.edges)
-    followed = any(edge.verdict == FOLLOWED for edge in edges)
-    ordinary = any(edge.condition_kind != "error_occurred" for edge in node.edges)
-    return Routing(edges=edges, dead_end=ordinary and not followed)
+        return Routing(edges=(), undecided=tuple(undecided))
+    edges, held = _evaluate(state, activation, View(state, carried, delta, work))
+    dead_end = not held and any(edge.condition_kind != "error_occurred" for edge in node.edges)
+    return Routing(edges=edges, dead_end=dead_end)
 
 
 def route_failure(
     activation: Activation, error: failure_pb2.Failure, state: RunState
-) -> tuple[event_pb2.EdgeOutcome, ...]:
+) -> tuple[EdgeResult, ...]:
     """Return what becomes of the edges of a node that failed: only ErrorOccurred edges whose codes match are followed.
 
     After a refusal not even these are considered: they don't read the answer, and a refusal must not be overlooked
@@ -95,7 +93,7 @@ def route_failure(
             verdict = SPENT
         else:
             verdict = FOLLOWED if _matches(edge, error) else NOT_HELD
-        outcomes.append(event_pb2.EdgeOutcome(edge_id=edge.id, verdict=verdict))
+        outcomes.append(EdgeResult(edge.id, verdict))
     return tuple(outcomes)
 
 
@@ -122,10 +120,7 @@ def _route_refusal(
             state, activation, carried, delta, work
         ):
             verdicts[edge.id] = SPENT if spent(state, edge) else (NOT_HELD if held else FOLLOWED)
-    edges = tuple(
-        event_pb2.EdgeOutcome(edge_id=edge.id, verdict=verdicts.get(edge.id, NOT_CONSIDERED))
-        for edge in node.edges
-    )
+    edges = tuple(EdgeResult(edge.id, verdicts.get(edge.id, NOT_CONSIDERED)) for edge in node.edges)
     return Routing(edges=edges, refused=all(edge.verdict != FOLLOWED for edge in edges))
 
 
@@ -140,30 +135,39 @@ def _otherwise_if_proceeded(
     for name, value in approvals.proceed_writes(node.id):
         proceeded.overlay[name] = value
     try:
-        edges = _evaluate(state, activation, View(state, carried, proceeded, work), node.edges)
+        edges, _ = _evaluate(state, activation, View(state, carried, proceeded, work))
     except ConditionFailed:
         return True
-    verdicts = {edge.edge_id: edge.verdict for edge in edges}
+    verdicts = dict(edges)
     return any(
         verdicts[edge.id] == FOLLOWED for edge in node.edges if edge.condition_kind == "otherwise"
     )
 
 
 def _evaluate(
-    state: RunState, activation: Activation, view: View, edges: tuple[CompiledEdge, ...]
-) -> tuple[event_pb2.EdgeOutcome, ...]:
-    verdicts = {
-        edge.id: _verdict(state, activation, view, edge)
-        for edge in edges
-        if edge.condition_kind != "otherwise"
-    }
-    held = any(verdict == FOLLOWED for verdict in verdicts.values())
-    for edge in edges:
+    state: RunState, activation: Activation, view: View
+) -> tuple[tuple[EdgeResult, ...], bool]:
+    """Return what becomes of each edge of the node, and whether any is followed."""
+    results: list[EdgeResult] = []
+    held = waiting = False
+    for edge in activation.node.edges:
         if edge.condition_kind == "otherwise":
-            verdicts[edge.id] = SPENT if spent(state, edge) else (NOT_HELD if held else FOLLOWED)
-    return tuple(
-        event_pb2.EdgeOutcome(edge_id=edge.id, verdict=verdicts[edge.id]) for edge in edges
-    )
+            # Looked at when all others are known.
+            waiting = True
+            results.append(EdgeResult(edge.id, NOT_HELD))
+            continue
+        verdict = _verdict(state, activation, view, edge)
+        held = held or verdict == FOLLOWED
+        results.append(EdgeResult(edge.id, verdict))
+    if not waiting:
+        return tuple(results), held
+    rest = NOT_HELD if held else FOLLOWED
+    for index, edge in enumerate(activation.node.edges):
+        if edge.condition_kind == "otherwise":
+            verdict = SPENT if spent(state, edge) else rest
+            held = held or verdict == FOLLOWED
+            results[index] = EdgeResult(edge.id, verdict)
+    return tuple(results), held
 
 
 def _verdict(
@@ -171,6 +175,8 @@ def _verdict(
 ) -> event_pb2.EdgeVerdict.ValueType:
     if spent(state, edge):
         return SPENT
+    if not edge.condition_kind:
+        return FOLLOWED
     if edge.condition_kind == "custom":
         decided = activation.conditions[edge.id]
         if not isinstance(decided, bool):
@@ -260,7 +266,7 @@ def _expression_failed(edge: CompiledEdge, error: Exception) -> failure_pb2.Fail
 
 
 def dead_end(
-    state: RunState, node: CompiledNode, edges: tuple[event_pb2.EdgeOutcome, ...]
+    state: RunState, node: CompiledNode, edges: tuple[EdgeResult, ...]
 ) -> failure_pb2.Failure:
     """Return the failure of a node that succeeded and whose edges all do not hold, with each one's result."""
     names = {NOT_HELD: "does not hold", SPENT: "is spent", NOT_CONSIDERED: "was not considered"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stepgraph.v1 import run_pb2
 from stepgraph_server.core.conversation import Conversation
@@ -85,13 +85,21 @@ class Outcome(enum.Enum):
     CANCELLED = enum.auto()
 
 
+class EdgeResult(NamedTuple):
+    """What became of an edge; the same fields as EdgeOutcome. A message per edge and node would cost more than looking at it."""
+
+    edge_id: str
+    verdict: event_pb2.EdgeVerdict.ValueType
+
+
 @dataclass(slots=True, kw_only=True)
 class Settled:
-    """What an action ended with, and what the activation's view is with that."""
+    """What an action ended with, what the activation's view is with that, and what became of its edges."""
 
     done: Done
     carried: Carried
     delta: Delta
+    edges: tuple[EdgeResult, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,7 +129,7 @@ class Activation:
     answer: interrupt_pb2.InterruptAnswer | None = None
     #: Results of custom conditions by edge id; None while outstanding.
     conditions: dict[str, bool | failure_pb2.Failure | None] = field(default_factory=dict)
-    edges: tuple[event_pb2.EdgeOutcome, ...] = ()
+    edges: tuple[EdgeResult, ...] = ()
     #: Its action ended well, so what it wrote is kept even if a condition fails afterwards.
     acted: bool = False
     failure: failure_pb2.Failure | None = None
@@ -150,6 +158,8 @@ class Task:
     activation: Activation
     #: The edge whose condition it decides; "" for an effect.
     edge_id: str = ""
+    #: Its place: the turn of its activation, and the position in that.
+    turn: int = 0
     index: int = 0
     key: tuple[str, ...]
     requirement: task_pb2.Requirement

@@ -19,6 +19,7 @@ from stepgraph_server.core.reducers import ReducerError
 from stepgraph_server.core.routing import (
     FOLLOWED,
     ConditionFailed,
+    Routing,
     dead_end,
     route_failure,
     route_success,
@@ -26,6 +27,7 @@ from stepgraph_server.core.routing import (
 from stepgraph_server.core.state import (
     Activation,
     Carried,
+    EdgeResult,
     Outcome,
     Phase,
     RunState,
@@ -37,6 +39,8 @@ from stepgraph_server.core.values import ValueNotReadable
 from stepgraph_server.core.view import View, settle
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from stepgraph.v1 import failure_pb2
     from stepgraph_server.core.actions.step import Prepared
     from stepgraph_server.core.state import Task
@@ -184,18 +188,24 @@ def complete_node(turn: Turn, activation: Activation, done: Done) -> None:
         turn.record(event)
         fail_node(turn, activation, error.failure)
         return
-    fact.edges.extend(routing.edges)
+    for edge_id, verdict in routing.edges:
+        fact.edges.add(edge_id=edge_id, verdict=verdict)
     if routing.undecided:
         fact.edges_pending = True
-    activation.settled = Settled(done=done, carried=carried, delta=delta)
+    activation.settled = Settled(done=done, carried=carried, delta=delta, edges=routing.edges)
     turn.record(event)
+    _after_routing(turn, activation, routing)
+
+
+def _after_routing(turn: Turn, activation: Activation, routing: Routing) -> None:
+    """Do what follows from a node's edges at once: ask executors about conditions, or end the run."""
     for edge in routing.undecided:
         tasks.schedule_condition(turn, activation, edge.id, edge.condition.name)  # type: ignore[union-attr]  # custom edges only
     if routing.refused:
         refuse(turn, activation)
     elif routing.dead_end:
         lifecycle.fail(
-            turn, dead_end(state, activation.node, routing.edges), node_id=activation.node.id
+            turn, dead_end(turn.state, activation.node, routing.edges), node_id=activation.node.id
         )
     elif activation.node.terminal:
         lifecycle.complete(turn, state_pb2.STOP_REASON_TERMINAL_REACHED, activation.node.id)
@@ -269,12 +279,16 @@ def _finish_routing(turn: Turn, activation: Activation) -> None:
     except ConditionFailed as error:
         fail_node(turn, activation, error.failure)
         return
-    fact = event_pb2.EdgesEvaluated(activation_id=activation.id, edges=routing.edges)
+    fact = event_pb2.EdgesEvaluated(activation_id=activation.id, edges=_outcomes(routing.edges))
     turn.emit("edges_evaluated", fact)
     if routing.dead_end:
         lifecycle.fail(
             turn, dead_end(state, activation.node, routing.edges), node_id=activation.node.id
         )
+
+
+def _outcomes(edges: tuple[EdgeResult, ...]) -> list[event_pb2.EdgeOutcome]:
+    return [event_pb2.EdgeOutcome(edge_id=edge_id, verdict=verdict) for edge_id, verdict in edges]
 
 
 def refuse(turn: Turn, activation: Activation) -> None:
@@ -292,7 +306,7 @@ def fail_node(turn: Turn, activation: Activation, why: failure_pb2.Failure) -> N
     node = activation.node
     edges = route_failure(activation, why, turn.state)
     fact = event_pb2.NodeFailed(
-        activation_id=activation.id, node_id=node.id, failure=why, edges=edges
+        activation_id=activation.id, node_id=node.id, failure=why, edges=_outcomes(edges)
     )
     turn.emit("node_failed", fact)
     if all(edge.verdict != FOLLOWED for edge in edges):
@@ -306,19 +320,24 @@ def apply_node_completed(state: RunState, event: event_pb2.RunEvent) -> None:
     """The node's action ended well; its view has what it wrote."""
     fact = event.node_completed
     activation = state.activations[fact.activation_id]
-    settled = activation.settled
+    settled, activation.settled = activation.settled, None
     if settled is None:
         done = with_answer(activation, _replayed_done(state, activation, fact))
         activation.carried, activation.delta = settle(state, activation, done)
+        edges = _recorded_edges(fact.edges)
     else:
         activation.carried, activation.delta = settled.carried, settled.delta
-        activation.settled = None
+        edges = settled.edges
     activation.acted = True
     if fact.edges_pending:
         activation.phase = Phase.ROUTING
     else:
-        _route(state, activation, tuple(fact.edges))
+        _route(state, activation, edges)
         lifecycle.end(activation, Outcome.COMPLETED)
+
+
+def _recorded_edges(edges: Iterable[event_pb2.EdgeOutcome]) -> tuple[EdgeResult, ...]:
+    return tuple([EdgeResult(edge.edge_id, edge.verdict) for edge in edges])
 
 
 def _replayed_done(state: RunState, activation: Activation, fact: event_pb2.NodeCompleted) -> Done:
@@ -335,7 +354,7 @@ def apply_edges_evaluated(state: RunState, event: event_pb2.RunEvent) -> None:
     """The node has ended for the barrier."""
     fact = event.edges_evaluated
     activation = state.activations[fact.activation_id]
-    _route(state, activation, tuple(fact.edges))
+    _route(state, activation, _recorded_edges(fact.edges))
     lifecycle.end(activation, Outcome.COMPLETED)
 
 
@@ -350,13 +369,11 @@ def apply_node_failed(state: RunState, event: event_pb2.RunEvent) -> None:
         # It cleared the decision before it asked its model.
         changes |= {"decision": None, "tools_digest": ""}
     activation.carried = carry(base, **changes)
-    _route(state, activation, tuple(fact.edges))
+    _route(state, activation, _recorded_edges(fact.edges))
     lifecycle.end(activation, Outcome.FAILED)
 
 
-def _route(
-    state: RunState, activation: Activation, edges: tuple[event_pb2.EdgeOutcome, ...]
-) -> None:
+def _route(state: RunState, activation: Activation, edges: tuple[EdgeResult, ...]) -> None:
     activation.edges = edges
     for edge in edges:
         if edge.verdict == FOLLOWED:

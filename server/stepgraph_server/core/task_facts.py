@@ -33,9 +33,8 @@ def _locate(state: RunState, task_id: str) -> tuple[Activation, str, str]:
     return state.activations[activation_id], middle, last
 
 
-def _position(activation: Activation, middle: str, last: str) -> int:
-    """Return the position of an effect in its turn, and make room for it."""
-    turn, index = int(middle[1:]), int(last[1:])
+def _make_room(activation: Activation, turn: int, index: int) -> None:
+    """Make room for the result of an effect at its position in its turn."""
     if turn > activation.turn:
         activation.turn = turn
         activation.results = []
@@ -44,7 +43,6 @@ def _position(activation: Activation, middle: str, last: str) -> int:
     while len(activation.results) <= index:
         activation.results.append(None)
         activation.call_ids.append("")
-    return index
 
 
 def apply_tools_offered(state: RunState, event: event_pb2.RunEvent) -> None:
@@ -66,23 +64,15 @@ def apply_task_scheduled(state: RunState, event: event_pb2.RunEvent) -> None:
     """The task is outstanding."""
     fact = event.task_scheduled
     now = from_timestamp(event.time)
-    activation, middle, last = _locate(state, fact.task_id)
     task = state.drafts.pop(fact.task_id, None)
     if task is None:
-        task = new_task(
-            state, activation, task_id=fact.task_id, now=now, key=requirement_key(fact.requirement)
-        )
-        task.label = fact.label
-        task.call_id = fact.call_id
-        if middle == "c":
-            task.edge_id = last
-        else:
-            task.index = int(last[1:])
-    if middle == "c":
-        activation.conditions[last] = None
+        task = _replayed_task(state, fact, now)
+    activation = task.activation
+    if task.edge_id:
+        activation.conditions[task.edge_id] = None
     else:
-        index = _position(activation, middle, last)
-        activation.call_ids[index] = fact.call_id
+        _make_room(activation, task.turn, task.index)
+        activation.call_ids[task.index] = task.call_id
         if fact.tools_digest:
             activation.tools_digest = fact.tools_digest
         if is_held(activation):
@@ -93,6 +83,19 @@ def apply_task_scheduled(state: RunState, event: event_pb2.RunEvent) -> None:
     if fact.HasField("assignment"):
         _assign(task, fact.assignment, now)
     arm(state, task)
+
+
+def _replayed_task(state: RunState, fact: event_pb2.TaskScheduled, now: Instant) -> Task:
+    activation, middle, last = _locate(state, fact.task_id)
+    key = requirement_key(fact.requirement)
+    task = new_task(state, activation, task_id=fact.task_id, now=now, key=key)
+    task.label = fact.label
+    task.call_id = fact.call_id
+    if middle == "c":
+        task.edge_id = last
+    else:
+        task.turn, task.index = int(middle[1:]), int(last[1:])
+    return task
 
 
 def _assign(task: Task, assignment: task_pb2.TaskAssignment, now: Instant) -> None:
@@ -125,7 +128,8 @@ def apply_task_completed(state: RunState, event: event_pb2.RunEvent) -> None:
     fact = event.task_completed
     if fact.attempt == 0:
         activation, middle, last = _locate(state, fact.task_id)
-        index = _position(activation, middle, last)
+        index = int(last[1:])
+        _make_room(activation, int(middle[1:]), index)
         activation.call_ids[index] = fact.call_id
         activation.results[index] = fact.result
         return

@@ -43,6 +43,7 @@ def schedule(turn: Turn, activation: Activation, effect: Effect, number: int, in
     """Record a task for effect `index` of the activation's turn `number`, with its first assignment if there is room."""
     task_id = f"{activation.id}/t{number}/e{index}"
     task = new_task(turn.state, activation, task_id=task_id, now=turn.now, key=effect.key)
+    task.turn = number
     task.index = index
     task.label = effect.label
     task.call_id = effect.call_id
