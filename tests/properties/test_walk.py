@@ -21,6 +21,7 @@ from stepgraph_server.core.inputs import (
     GoOn,
     Outcomes,
     RoomFound,
+    RunLimits,
     Start,
     TimePassed,
 )
@@ -44,9 +45,16 @@ class Player:
     """Executors and people whose behaviour depends on what they are asked, never on when."""
 
     def __init__(
-        self, graph: CompiledGraph, seed: int, order: int, *, room: int, faulty: bool = True
+        self,
+        graph: CompiledGraph,
+        seed: int,
+        order: int,
+        *,
+        room: int,
+        faulty: bool = True,
+        limits: RunLimits | None = None,
     ) -> None:
-        world = PlayedWorld()
+        world = PlayedWorld(limits=limits or RunLimits())
         world.join(PlayedExecutor(id="e1", instance="i1", room=room))
         self.run = PlayedRun(graph, world)
         self._seed = seed
@@ -70,10 +78,13 @@ class Player:
         state = self.run.state
         live = [task for task in state.tasks.values() if task.status is TaskStatus.ASSIGNED]
         asked = [name for name, question in state.questions.items() if question.open]
-        choices: list[object] = [*live, *asked]
+        goes_on: list[object] = [GoOn()] if self.run.has_yielded else []
+        choices: list[object] = [*live, *asked, *goes_on]
         if choices:
             chosen = self._order.choice(choices)
-            if isinstance(chosen, str):
+            if isinstance(chosen, GoOn):
+                self.run.happen(chosen)
+            elif isinstance(chosen, str):
                 self._answer(chosen)
             else:
                 self._report(chosen)  # type: ignore[arg-type]
@@ -147,6 +158,21 @@ def test_the_order_in_which_nodes_end_does_not_matter(
     """I9, where nothing ends the run at once: there the first cause decides, and who is first is the order."""
     first = Player(graph, seed, one, room=9, faulty=False).play()
     second = Player(graph, seed, other, room=1, faulty=False).play()
+    assert (first.status == run_pb2.RUN_STATUS_COMPLETED) == (
+        second.status == run_pb2.RUN_STATUS_COMPLETED
+    )
+    if first.status == run_pb2.RUN_STATUS_COMPLETED:
+        assert result_of(first) == result_of(second)
+
+
+@given(graphs(), SEEDS, SEEDS, st.sampled_from(["work", "bytes"]))
+def test_where_decisions_yield_does_not_matter(
+    graph: CompiledGraph, seed: int, order: int, what: str
+) -> None:
+    """Whatever happens between two turns of a run: results, answers, a restart."""
+    limits = RunLimits(**{f"max_{what}_per_decision": 1 if what == "work" else 1_000})
+    first = Player(graph, seed, order, room=9, faulty=False).play()
+    second = Player(graph, seed, order, room=9, faulty=False, limits=limits).play()
     assert (first.status == run_pb2.RUN_STATUS_COMPLETED) == (
         second.status == run_pb2.RUN_STATUS_COMPLETED
     )

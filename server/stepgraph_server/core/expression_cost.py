@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, assert_never
 
 from stepgraph_server.core.expression_tree import (
     Call,
@@ -51,6 +51,10 @@ class Measure:
     size: float
     width: float
 
+
+COST_BUDGET: Final = 48_000_000
+"""In units of at most a nanosecond, in practice less than half of one: what an evaluation may take at worst, and about how
+many bytes it may build."""
 
 MAX_ITERATIONS: Final = 10_000
 """How many iterations one evaluation has, all loops together; enforced by the CEL library."""
@@ -156,15 +160,29 @@ class _Place:
         )
 
 
-def cost(root: Node, measures: Measures, total_size: float) -> float:
-    """Bound what evaluating an expression costs, in nanoseconds.
+class Cost(NamedTuple):
+    """What evaluating an expression costs at most, in units.
+
+    Attributes:
+        total: All of it.
+        of_result: The part of it for taking over the result. It is the vaguest one, since what is selected out of a value
+            counts as large as the value; of a small result it is known afterwards that it was not spent.
+    """
+
+    total: float
+    of_result: float
+
+
+def cost(root: Node, measures: Measures, total_size: float) -> Cost:
+    """Bound what evaluating an expression costs.
 
     `measures` bounds each input, and `total_size` all that are converted together.
     """
     estimate = _Estimate(measures)
     place = _Place(times=1, names={}, largest={}, total={})
     result = estimate.visit(root, place)
-    return _INPUT_COST * total_size + estimate.spent + _RESULT_COST * place.total_of(result)
+    of_result = _RESULT_COST * place.total_of(result)
+    return Cost(_INPUT_COST * total_size + estimate.spent + of_result, of_result)
 
 
 class _Estimate:

@@ -16,20 +16,22 @@ import math
 import re
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from cel_expr_python import cel
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from stepgraph_server.core import expression_cost, expression_errors
-from stepgraph_server.core.expression_cost import NODE_SIZE, Measure
+from stepgraph_server.core.expression_cost import COST_BUDGET, NODE_SIZE, Cost, Measure
 from stepgraph_server.core.expression_errors import ExpressionCode, ExpressionError
+from stepgraph_server.core.expression_inputs import bind, dotted
 from stepgraph_server.core.expression_names import ROOTS, reach, read_names
 from stepgraph_server.core.expression_tree import Call, Constant, TreeUnreadable, decode, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from stepgraph_server.core.expression_inputs import Key, Measures
     from stepgraph_server.core.expression_names import Names, Roots
     from stepgraph_server.core.expression_tree import Tree
     from stepgraph_server.core.json_text import JsonValue
@@ -40,16 +42,9 @@ MAX_NESTING: Final = 32
 MAX_NODES: Final = 1_000
 """Of the tree, in which a macro such as `all` counts about ten."""
 
-COST_BUDGET: Final = 48_000_000
-"""In units of at most a nanosecond, in practice less than half of one: what an evaluation may take at worst, and about how
-many bytes it may build."""
-
 _SMALL_INPUT: Final = 4_096
-_LARGEST_INPUT: Final = COST_BUDGET // 3
 _MAX_PATTERN_WEIGHT: Final = 1_000
-_MAX_INPUT_DEPTH: Final = 128
 _MAX_RESULT_DEPTH: Final = 64
-_INT64: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -68,7 +63,7 @@ class Expression:
     program: cel.Expression
     tree: Tree
     names: Names
-    small_cost: float
+    small_cost: Cost
 
     @staticmethod
     def compile(source: str) -> Expression:
@@ -93,9 +88,9 @@ class Expression:
         Raises:
             ExpressionError: UNKNOWN_NAME, TYPE, OVERFLOW or COST.
         """
-        data, measures, size = _bind(self, bindings)
+        data, measures, size = bind(self, bindings)
         bound = self.small_cost if size <= _SMALL_INPUT else _bound(self, measures)
-        if work is not None and not work.spend(bound):
+        if work is not None and not work.spend(bound.total):
             raise self._error(
                 ExpressionCode.COST,
                 "with it, what the node evaluates could cost more than one node may",
@@ -116,6 +111,8 @@ class Expression:
             raise expression_errors.of_evaluating(
                 self.source, str(error), self.names, data
             ) from None
+        if work is not None and _is_small(value):
+            work.give_back(bound.of_result)
         if value is True or value is False:
             return value
         if isinstance(value, str) and result.type() == cel.Type.ERROR:
@@ -194,7 +191,7 @@ def _compile(source: str) -> Expression:
     names = read_names(tree)
     _check_tree(source, tree, names)
     small_cost = _small_cost(tree)
-    if small_cost > COST_BUDGET:
+    if small_cost.total > COST_BUDGET:
         raise ExpressionError(
             code=ExpressionCode.COST,
             message="it would cost too much even with small values",
@@ -288,44 +285,45 @@ def _pattern_probe() -> cel.Expression:
     return _environment().compile("''.matches(paradigm)")
 
 
-def _small_cost(tree: Tree) -> float:
+def _small_cost(tree: Tree) -> Cost:
     any_input = Measure(size=_SMALL_INPUT, width=_SMALL_INPUT / NODE_SIZE)
     return expression_cost.cost(tree.root, lambda _root, _name: any_input, _SMALL_INPUT)
 
 
 # ---- evaluating --------------------------------------------------------------------------------
 
-_Key: TypeAlias = "tuple[str, str | None]"
-_Measures: TypeAlias = "dict[_Key, tuple[int, int]]"
-"""By root, and by name of a variable, the size and the width of what was converted."""
 
-
-def _bound(expression: Expression, measures: _Measures) -> float:
+def _bound(expression: Expression, measures: Measures) -> Cost:
     """Bound what an evaluation costs with values of this size. Raises ExpressionError if that is too much."""
     # Rounded up, so that values that grow a little from run to run find the answer in the cache.
     rounded = tuple(
-        (key, 1 << size.bit_length(), 1 << width.bit_length())
-        for key, (size, width) in measures.items()
+        (key, _rounded(size), _rounded(width)) for key, (size, width) in measures.items()
     )
     bound = _cost(expression, rounded)
-    if bound <= COST_BUDGET:
+    if bound.total <= COST_BUDGET:
         return bound
-    # Rounding may double a size, or more where it counts twice; what it refuses is looked at as it is.
+    # What rounding alone refuses is looked at as it is.
     bound = _cost(expression, tuple((key, *measure) for key, measure in measures.items()))
-    if bound <= COST_BUDGET:
+    if bound.total <= COST_BUDGET:
         return bound
-    name = _dotted(max(measures, key=lambda key: measures[key]))
+    name = dotted(max(measures, key=lambda key: measures[key]))
     raise ExpressionError(
         code=ExpressionCode.COST,
-        message=f"it could cost {bound / COST_BUDGET:.3g} times what is allowed with values of this size",
+        message=f"it could cost {bound.total / COST_BUDGET:.3g} times what is allowed with values of this size",
         expression=expression.source,
         hint=f"the largest value is {name}",
         name=name,
     )
 
 
+def _rounded(size: int) -> int:
+    """Round up by an eighth at most."""
+    step = max(size.bit_length() - 4, 0)
+    return -(-size >> step) << step
+
+
 @lru_cache(maxsize=4_096)
-def _cost(expression: Expression, measures: tuple[tuple[_Key, int, int], ...]) -> float:
+def _cost(expression: Expression, measures: tuple[tuple[Key, int, int], ...]) -> Cost:
     known = {key: Measure(size=size, width=width) for key, size, width in measures}
     none = Measure(size=NODE_SIZE, width=0)
 
@@ -336,134 +334,10 @@ def _cost(expression: Expression, measures: tuple[tuple[_Key, int, int], ...]) -
     return expression_cost.cost(expression.tree.root, measure_of, total)
 
 
-def _dotted(key: _Key) -> str:
-    root, variable = key
-    return root if variable is None else f"{root}.{variable}"
-
-
-def _bind(
-    expression: Expression, bindings: Mapping[str, object]
-) -> tuple[dict[str, object], _Measures, int]:
-    """Take what an expression names out of its bindings: as the library takes it, and how large it is."""
-    binding = _Binding(expression)
-    for root in expression.names.root_order:
-        if root not in bindings:
-            raise ExpressionError(
-                code=ExpressionCode.UNKNOWN_NAME,
-                message=f"{root} has no value here",
-                expression=expression.source,
-                name=root,
-                known=bindings,
-            )
-        if root == "vars":
-            binding.add_variables(cast("Mapping[str, object]", bindings[root]))
-        else:
-            binding.data[root] = binding.add((root, None), bindings[root])
-    return binding.data, binding.measures, binding.total_size
-
-
-class _Binding:
-    """Collects the converted values of one evaluation, and how large they are."""
-
-    def __init__(self, expression: Expression) -> None:
-        self._expression = expression
-        self.data: dict[str, object] = {}
-        self.measures: _Measures = {}
-        self.total_size = 0
-
-    def add_variables(self, variables: Mapping[str, object]) -> None:
-        names = self._expression.names.variable_order
-        bound: dict[str, object] = {}
-        for name in sorted(variables) if names is None else names:
-            if name in variables:
-                bound[name] = self.add(("vars", name), variables[name])
-        if names is None:
-            size = self.total_size + sum(NODE_SIZE + 4 * len(name) for name in bound)
-            widths = [width for _, width in self.measures.values()]
-            self.measures["vars", None] = (size, max([len(bound), *widths]))
-        self.data["vars"] = bound
-
-    def add(self, key: _Key, value: object) -> object:
-        """Convert a value and note what it measures."""
-        size, width = NODE_SIZE, 0
-        if value is not None and type(value) is not bool:
-            converter = _Converter()
-            try:
-                value = converter.convert(value, _MAX_INPUT_DEPTH)
-            except _UnfitError as unfit:
-                name = _dotted(key)
-                message = f"{name} {unfit.reason}"
-                raise ExpressionError(
-                    code=unfit.code, message=message, expression=self._expression.source, name=name
-                ) from None
-            size, width = converter.size, converter.width
-        self.measures[key] = (size, width)
-        self.total_size += size
-        if self.total_size > _LARGEST_INPUT:
-            # Asked after each value: what comes after is not even read.
-            raise ExpressionError(
-                code=ExpressionCode.COST,
-                message="the values that it names are too large together",
-                expression=self._expression.source,
-                name=_dotted(key),
-            )
-        return value
-
-
-class _UnfitError(Exception):
-    """A value that CEL can't take. It stays in this file."""
-
-    def __init__(self, *, code: ExpressionCode, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
-        self.reason = reason
-
-
-class _Converter:
-    """Makes a JSON value what the library takes, which knows exact types only, and adds up its size."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.width = 0
-
-    def convert(self, value: object, depth: int) -> object:
-        """Convert a value that may be `depth` levels deep."""
-        self.size += NODE_SIZE
-        if type(value) is str:
-            return self._text(value)
-        if type(value) is int:
-            if -_INT64 <= value < _INT64:
-                return value
-            reason = "holds an integer beyond 64 bits"
-            raise _UnfitError(code=ExpressionCode.OVERFLOW, reason=reason)
-        if value is None or type(value) is bool:
-            return value
-        if isinstance(value, float):
-            return float(value)
-        if isinstance(value, dict):
-            self._enter(len(value), depth)
-            return {self._text(key): self.convert(item, depth - 1) for key, item in value.items()}
-        if isinstance(value, list):
-            self._enter(len(value), depth)
-            return [self.convert(item, depth - 1) for item in value]
-        reason = f"holds a {type(value).__name__}, which is not JSON"
-        raise _UnfitError(code=ExpressionCode.TYPE, reason=reason)
-
-    def _text(self, text: object) -> str:
-        if not isinstance(text, str):
-            raise _UnfitError(code=ExpressionCode.TYPE, reason="has a key that is not text")
-        if "\0" in text:
-            # The library takes it for the end of the text, and would compare what is before it only.
-            reason = "holds a text with a NUL character"
-            raise _UnfitError(code=ExpressionCode.TYPE, reason=reason)
-        self.size += len(text) if text.isascii() else 4 * len(text)
-        return text
-
-    def _enter(self, length: int, depth: int) -> None:
-        self.width = max(self.width, length)
-        if depth <= 0 or self.size + NODE_SIZE * length > _LARGEST_INPUT:
-            reason = "is too large or too deep for an expression"
-            raise _UnfitError(code=ExpressionCode.COST, reason=reason)
+def _is_small(value: object) -> bool:
+    if isinstance(value, str):
+        return len(value) <= _SMALL_INPUT
+    return value is None or isinstance(value, (bool, int, float))
 
 
 def _result(expression: Expression, value: object, depth: int) -> JsonValue:

@@ -153,14 +153,13 @@ def equals_text(value: pb.Value | None, text: str) -> bool:
         return value.text == text
     if kind != "json":
         return False
-    if value.json == text:
-        # The usual case, without parsing; but not for what is no scalar.
-        return not value.json.lstrip(" \t\r\n").startswith(('"', "[", "{"))
-    said = parse_json(value.json)
-    if isinstance(said, (str, list, dict)):
-        return False
+    said_text = value.json
+    if said_text.lstrip(" \t\r\n").startswith(('"', "[", "{")):
+        return False  # without parsing: it may be large
+    if said_text == text:
+        return True
     try:
-        wanted = parse_json(text)
+        said, wanted = parse_json(said_text), parse_json(text)
         return json_text.canonical(said) == json_text.canonical(wanted)
     except (ValueNotReadable, json_text.JsonTextError):
         return False

@@ -39,6 +39,10 @@ class Work:
         self.done += units
         return self.done <= self._node_end
 
+    def give_back(self, units: float) -> None:
+        """Take back a part of what was counted, which turned out not to have been spent."""
+        self.done -= units
+
     def look_up(self, characters: int = 0) -> None:
         """Count that a value of this length was found and put into a text."""
         self.done += LOOKUP_UNITS + characters

@@ -45,3 +45,15 @@ def test_variables_of_an_answer_must_be_values() -> None:
     problem = interrupts.check_answer(question.interrupt, answer)
     assert problem is not None
     assert "broken" in problem.path
+
+
+def test_an_answer_that_can_not_be_read_does_not_fit_a_schema() -> None:
+    """It is refused; were it to raise anything else, the run could not go on."""
+    graph = compiled("nodes: [{id: a, human_approval: {description: Go on?, answer_schema: '{}'}}]")
+    (question,) = started(graph).state.questions.values()
+    answer = interrupt_pb2.InterruptAnswer()
+    stored = answer.proceed_with.variables["doc"].stored
+    stored.digest, stored.form = "sha256:" + "0" * 64, value_pb2.VALUE_FORM_JSON
+    problem = interrupts.check_answer(question.interrupt, answer)
+    assert problem is not None
+    assert "doc is a stored value" in problem.message

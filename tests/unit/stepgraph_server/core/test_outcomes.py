@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stepgraph.v1 import executor_service_pb2, task_pb2
 from stepgraph_server.core.inputs import Cancel, Outcomes
-from stepgraph_server.core.outcomes import STALE
+from stepgraph_server.core.outcomes import ACCEPTED, STALE
 from tests.support.core_pieces import compiled, started, succeeded
 
 TASK = "1/a/t0/e0"
@@ -40,3 +40,16 @@ def test_a_reply_of_another_kind_costs_what_it_says() -> None:
     result.agent.usage.input_tokens = 5
     run.happen(succeeded(TASK, result))
     assert run.state.tokens.used == 5
+
+
+def test_a_result_that_refers_to_nothing_is_a_failure_that_names_it() -> None:
+    run = started(TOOL)
+    report = outcome()
+    digest = "sha256:" + "0" * 64
+    report.succeeded.tool.output.stored.digest = digest
+    decision = run.happen(Outcomes(instance="i1", outcomes=((TASK, report),), missing={0: digest}))
+    assert [verdict for _, _, verdict in decision.acks] == [ACCEPTED]
+    fact = next(event.task_failed for event in run.events if event.HasField("task_failed"))
+    assert fact.failure.code == "RESULT_INVALID"
+    assert fact.failure.details["digest"] == digest
+    assert not any(event.HasField("task_completed") for event in run.events)

@@ -6,7 +6,7 @@ import pytest
 
 from stepgraph.v1 import conversation_pb2, failure_pb2, task_pb2, value_pb2
 from stepgraph_server.core.inputs import RunLimits
-from stepgraph_server.core.results import _check, accept_result, same_result
+from stepgraph_server.core.results import _check, accept_result, same_result, stored_digests
 from tests.support.core_pieces import compiled, started
 
 LARGE = "x" * (300 * 1024)
@@ -90,3 +90,40 @@ def test_parts_of_other_kinds_are_checked_too() -> None:
     step = task_pb2.TaskResult()
     step.step.update.variables["_approval"].text = "proceed"
     assert _check(step)
+
+
+DIGEST = "sha256:" + "0" * 64
+STORED = value_pb2.StoredValue(digest=DIGEST, size_bytes=1, form=value_pb2.VALUE_FORM_TEXT)
+
+
+def test_results_without_stored_values_refer_to_none() -> None:
+    found = task_pb2.TaskResult()
+    found.condition.holds = True
+    for result in (tool(text="x"), reply("x"), found, task_pb2.TaskResult()):
+        assert stored_digests(result) == []
+    thinking = reply("x")
+    thinking.llm.message.content.add().thinking.text = "hm"
+    thinking.llm.message.content.add().tool_call.name = "t"
+    assert stored_digests(thinking) == []
+
+
+def test_stored_values_are_found_wherever_a_result_may_have_one() -> None:
+    results = [task_pb2.TaskResult() for _ in range(7)]
+    results[0].tool.output.stored.CopyFrom(STORED)
+    results[1].tool.content.add().text.stored.CopyFrom(STORED)
+    results[2].agent.output.stored.CopyFrom(STORED)
+    results[3].effect.output.stored.CopyFrom(STORED)
+    results[4].llm.message.content.add().image.stored.CopyFrom(STORED)
+    results[5].step.update.variables["x"].stored.CopyFrom(STORED)
+    results[5].step.update.messages.add().metadata["k"] = "v"
+    block = results[6].llm.message.content.add().tool_result
+    block.content.add().file.stored.CopyFrom(STORED)
+    for result in results:
+        assert stored_digests(result) == [DIGEST], result
+
+
+def test_a_stored_value_is_named_once() -> None:
+    result = task_pb2.TaskResult()
+    result.tool.output.stored.CopyFrom(STORED)
+    result.tool.content.add().text.stored.CopyFrom(STORED)
+    assert stored_digests(result) == [DIGEST]

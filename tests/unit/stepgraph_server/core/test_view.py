@@ -6,7 +6,7 @@ import pytest
 
 from stepgraph.v1 import conversation_pb2, failure_pb2, state_pb2, value_pb2
 from stepgraph_server.core.actions.step import Done
-from stepgraph_server.core.expressions import Expression
+from stepgraph_server.core.expressions import Expression, ExpressionError
 from stepgraph_server.core.reducers import ReducerError
 from stepgraph_server.core.state import Carried, Delta
 from stepgraph_server.core.templates import Template
@@ -161,3 +161,41 @@ def test_a_write_that_does_not_fit_names_its_variable() -> None:
     with pytest.raises(ReducerError) as caught:
         write(state_of(GRAPH, log=text("no list")), Delta(), "log", json("1"))
     assert caught.value.variable == "log"
+
+
+STORED = value_pb2.Value(
+    stored=value_pb2.StoredValue(
+        digest="sha256:" + "0" * 64, size_bytes=300_000, form=value_pb2.VALUE_FORM_JSON
+    )
+)
+
+
+def test_a_stored_value_that_is_read_says_what_it_is_and_what_to_do() -> None:
+    with pytest.raises(ValueNotReadable) as caught:
+        rendered("see {{doc}}", view(doc=STORED))
+    message = str(caught.value)
+    assert message.startswith("doc is a stored value of 300000 bytes, JSON (sha256:0")
+    assert "output_variable" in message
+    with pytest.raises(ValueNotReadable, match="last_result is a stored value"):
+        view(carried=Carried(last_result=STORED)).evaluate(Expression.compile("last_result"))
+
+
+def test_a_stored_value_alone_is_handed_on_and_not_read() -> None:
+    seen = view(carried=Carried(last_result=STORED), doc=STORED, plain=text("x"))
+    assert seen.whole("{{doc}}") == STORED
+    assert seen.whole("{{ last_result }}") == STORED
+    for template in ("{{doc}}.", "doc", "", "{{plain}}", "{{nosuch?}}"):
+        assert seen.whole(template) is None
+
+
+def test_all_variables_are_listed_where_one_is_missing() -> None:
+    with pytest.raises(ExpressionError) as caught:
+        view(x=text("1"), y=text("2")).evaluate(Expression.compile("vars.nosuch"))
+    assert caught.value.known == ("x", "y")
+
+
+def test_an_expression_may_go_over_all_variables() -> None:
+    seen = view(Delta(overlay={"z": text("3"), "y": None}), x=text("1"), y=text("2"))
+    assert seen.evaluate(Expression.compile("size(vars)")) == 2
+    assert dict(seen.bindings(Expression.compile("vars"))["vars"]) == {"x": "1", "z": "3"}  # type: ignore[call-overload]
+    assert len(seen.bindings(Expression.compile("vars"))["vars"]) == 2  # type: ignore[arg-type]

@@ -14,7 +14,9 @@ from stepgraph.v1.graph_pb2 import StateGraph
 from stepgraph_server.core.errors import GraphInvalid
 from stepgraph_server.core.graph import compile_graph
 from stepgraph_server.core.validation import check
+from stepgraph_server.core.validation.actions import MAX_EXPRESSIONS
 from stepgraph_server.core.validation.definition import MAX_EDGES, MAX_NODES
+from stepgraph_server.core.validation.structure import MAX_CONDITIONAL_EDGES
 from tests.support.graphs import DEFAULTS, chain, condition, graph, problems, warnings
 
 
@@ -213,3 +215,24 @@ def test_a_graph_with_changed_bytes_compiles_or_is_refused(data: st.DataObject) 
     except DecodeError:
         return
     compiles_or_is_refused(definition)
+
+
+def test_a_node_evaluates_a_bounded_number_of_conditions() -> None:
+    def leaving(count: int) -> graph_pb2.StateGraph:
+        made = graph("a b", ["a > b"] * (count + 1))
+        for edge in list(made.edges)[:count]:
+            edge.condition.expression.cel = "vars.x > 1"
+        made.edges[count].condition.otherwise.SetInParent()
+        return made
+
+    assert problems(leaving(MAX_CONDITIONAL_EDGES)) == set()
+    assert problems(leaving(MAX_CONDITIONAL_EDGES + 1)) == {("TOO_MANY", "nodes[0]")}
+
+
+def test_an_assign_evaluates_a_bounded_number_of_expressions() -> None:
+    def assigning(count: int) -> graph_pb2.StateGraph:
+        expressions = {f"v{number}": "1" for number in range(count)}
+        return graph({"a": {"action": {"assign": {"set": expressions}}}})
+
+    assert problems(assigning(MAX_EXPRESSIONS)) == set()
+    assert problems(assigning(MAX_EXPRESSIONS + 1)) == {("TOO_MANY", "nodes[0].action.assign.set")}
