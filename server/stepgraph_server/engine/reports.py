@@ -46,7 +46,7 @@ class Reports:
         self._values = values
         self._spawn = spawn
         #: What was reported to runs that are not in memory. There may be thousands in one frame, of runs that never were.
-        self._strays: deque[tuple[RunKey, Delivery]] = deque()
+        self._strays: deque[tuple[Seat, str, Items, dict[int, str]]] = deque()
 
     def take(
         self,
@@ -71,24 +71,19 @@ class Reports:
     def _deliver(
         self, runner: Runner, seat: Seat, run_id: str, items: Items, missing: dict[int, str]
     ) -> None:
-        key = RunKey(seat.namespace, run_id)
-        happened = Outcomes(
-            instance=seat.instance, outcomes=tuple(items), source=seat, missing=missing
-        )
-        delivery = Delivery(happened=happened, keep=True)
-        if runner.live(key) is not None:
-            runner.deliver(key, delivery)
+        if runner.live(RunKey(seat.namespace, run_id)) is not None:
+            _report(runner, seat, run_id, items, missing)
             return
-        self._strays.append((key, delivery))
+        # Made into inputs when their turn comes: in the turn of the frame this would be most of the cost.
+        self._strays.append((seat, run_id, items, missing))
         if len(self._strays) == 1:
-            # Later in this turn, when all of the frame is here.
             asyncio.get_running_loop().call_soon(self._ask_for_strays, runner)
 
     def _ask_for_strays(self, runner: Runner) -> None:
         """Report to runs that must be loaded for it, so slowly that nobody else notices."""
         if runner.loading < STRAYS_AT_ONCE:
             for _ in range(min(STRAYS_AT_ONCE, len(self._strays))):
-                runner.deliver(*self._strays.popleft())
+                _report(runner, *self._strays.popleft())
         if self._strays:
             asyncio.get_running_loop().call_later(STRAYS_PERIOD_S, self._ask_for_strays, runner)
 
@@ -110,3 +105,8 @@ class Reports:
                 return await self._values.stat(namespace, digest) is not None
             except JournalUnavailable:
                 await asyncio.sleep(LOOK_UP_PERIOD_S)
+
+
+def _report(runner: Runner, seat: Seat, run_id: str, items: Items, missing: dict[int, str]) -> None:
+    happened = Outcomes(instance=seat.instance, outcomes=tuple(items), source=seat, missing=missing)
+    runner.deliver(RunKey(seat.namespace, run_id), Delivery(happened=happened, keep=True))
