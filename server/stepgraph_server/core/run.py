@@ -156,24 +156,21 @@ def _on_time_limit(turn: Turn) -> None:
 
 def _settle(turn: Turn) -> None:
     """Go on until the run waits for something, has ended, or has had its share of the loop."""
-    state = turn.state
+    state, agenda, limits = turn.state, turn.agenda, turn.world.limits
     while not state.final:
-        while turn.agenda:
-            if turn.has_had_its_share():
+        while agenda:
+            if turn.has_had_its_share(limits):
                 # What is left on the agenda follows from the state: GoOn, also after a restart, puts it there again.
                 turn.command(Yield())
                 return
-            steps.advance(turn, turn.agenda.popleft())
+            steps.advance(turn, agenda.popleft())
         if state.stopping is not None:
             lifecycle.advance_stop(turn)
             return
         # Asked of the turn again, because the agenda may have ended the run.
         if turn.state.final or not superstep.barrier_reached(state):
             return
-        if (
-            turn.supersteps >= turn.world.limits.max_supersteps_per_decision
-            or turn.has_had_its_share()
-        ):
+        if turn.supersteps >= limits.max_supersteps_per_decision or turn.has_had_its_share(limits):
             turn.command(Yield())
             return
         superstep.go_on(turn)

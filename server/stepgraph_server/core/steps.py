@@ -53,6 +53,9 @@ def line_up(turn: Turn) -> None:
     Questions come first: people are slow, so they should not wait for what nodes compute.
     """
     activations = turn.state.activations.values()
+    if len(activations) == 1:
+        turn.agenda.extend(activations)
+        return
     asking = [each for each in activations if interrupts.has_to_ask(each)]
     turn.agenda.extend(asking)
     turn.agenda.extend(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from stepgraph.v1 import executor_service_pb2
-    from stepgraph_server.core.inputs import Command, World
+    from stepgraph_server.core.inputs import Command, RunLimits, World
     from stepgraph_server.core.instants import Instant
     from stepgraph_server.core.state import Activation, RunState
 
@@ -88,9 +88,8 @@ class Turn:
         self._evolve(self.state, event)
         self.events.append(event)
 
-    def has_had_its_share(self) -> bool:
+    def has_had_its_share(self, limits: RunLimits) -> bool:
         """Whether the decision has to give other runs a turn before another node goes on."""
-        limits = self.world.limits
         return (
             self.work.done > limits.max_work_per_decision
             or self.bytes > limits.max_bytes_per_decision

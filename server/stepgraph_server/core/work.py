@@ -26,8 +26,8 @@ class Work:
     __slots__ = ("_node_end", "done")
 
     def __init__(self) -> None:
-        self.done = 0.0
-        self._node_end = float(MAX_NODE_WORK)
+        self.done: float = 0
+        self._node_end: float = MAX_NODE_WORK
 
     def begin_node(self, edges: int) -> None:
         """Count a node that goes on, which may do its own share of work from here."""
