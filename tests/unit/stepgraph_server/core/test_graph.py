@@ -223,8 +223,9 @@ def test_warnings_don_t_refuse_a_graph() -> None:
 
 def test_a_graph_of_2000_nodes_compiles_within_a_second() -> None:
     definition = chain(2_000)
-    started = time.perf_counter()
+    # The process's own time, because others may have the machine; it takes about a third of that.
+    started = time.process_time()
     built = compile_graph(definition, DEFAULTS)
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 1.0
     assert built.nodes["n0"].reach.bit_count() == 2_000
     assert check_graph(definition, DEFAULTS).warnings == ()
