@@ -14,6 +14,8 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from stepgraph.v1 import executor_service_pb2, run_service_pb2
 from stepgraph.v1.executor_service_pb2_grpc import ExecutorServiceStub
 from stepgraph.v1.run_service_pb2_grpc import RunServiceStub
+from stepgraph_server.config import Settings, ShutdownSettings
+from stepgraph_server.core.instants import MINUTE, SECOND, Span
 from stepgraph_server.storage.records import RunKey
 from tests.support.failures import failure_of
 
@@ -47,6 +49,16 @@ async def test_a_session_is_drained_and_then_closed(served, channel):
     assert seat.outlet.said == ["drain", "close SHUTTING_DOWN"]
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(
+            listen="127.0.0.1:0",
+            memory=True,
+            shutdown=ShutdownSettings(drain_grace=MINUTE, stop_grace=Span(SECOND)),
+        )
+    ],
+)
 async def test_a_session_that_is_done_early_is_not_waited_for(served, channel):
     call = ExecutorServiceStub(channel).Connect()
     await call.write(HELLO)
@@ -58,7 +70,7 @@ async def test_a_session_that_is_done_early_is_not_waited_for(served, channel):
 
     await served.server.stop()
 
-    assert time.monotonic() - started < 0.25
+    assert time.monotonic() - started < 20
     assert seat.outlet.said == ["drain"]
 
 
