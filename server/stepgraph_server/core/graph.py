@@ -164,6 +164,9 @@ class CompiledNode:
         limits: How long its tasks may take.
         selector: Labels that its executors must bear, by name.
         append_none: Its messages stay out of the conversation.
+        output_variable: The variable that gets its result; empty is none.
+        max_concurrency: How many of its tasks may run at once; 0 is all.
+        streams: Its model call shows progress, so it has an idle limit.
         works: It clears `last_error` when it ends well.
         check: The condition of a ConditionCheck; None for other actions.
         expressions: The expressions of an Assign by variable, in bytewise order; empty for other actions.
@@ -186,6 +189,9 @@ class CompiledNode:
     limits: Limits
     selector: tuple[tuple[str, str], ...]
     append_none: bool
+    output_variable: str
+    max_concurrency: int
+    streams: bool
     works: bool
     check: CompiledCheck | None
     expressions: Mapping[str, Expression]
@@ -436,6 +442,9 @@ def _compile_node(
         limits=resolve_limits(limits, node.limits),
         selector=tuple(sorted(node.selector.items())),
         append_none=node.append == graph_pb2.APPEND_MODE_NONE,
+        output_variable=node.output_variable,
+        max_concurrency=getattr(action, "max_concurrency", 0),
+        streams=node.action.llm_infer.use_streaming,
         works=kind not in _NOT_WORKING,
         check=_compile_check(node.action, expressions),
         expressions={

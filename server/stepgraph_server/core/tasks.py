@@ -96,7 +96,7 @@ def new_task(
         retry=node.retry,
         limits=node.limits,
         # Only a model call shows progress, not a condition of the same node.
-        streaming=key[0] == "llm" and bool(getattr(node.action, "use_streaming", False)),
+        streaming=node.streams and key[0] == "llm",
         scheduled_at=now,
         queued_at=now,
     )
@@ -137,15 +137,9 @@ def _record_tools(turn: Turn, tools: ToolSet | None) -> str:
     return tools.digest
 
 
-def concurrency_cap(activation: Activation) -> int:
-    """How many tasks of the activation's turn may run at once; 0 means all."""
-    return int(getattr(activation.node.action, "max_concurrency", 0))
-
-
 def is_held(activation: Activation) -> bool:
     """Whether one more task of the activation's turn has to wait until others have ended."""
-    cap = concurrency_cap(activation)
-    return 0 < cap <= activation.outstanding
+    return 0 < activation.node.max_concurrency <= activation.outstanding
 
 
 # Assigning

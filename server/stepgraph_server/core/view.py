@@ -275,8 +275,8 @@ def settle(state: RunState, activation: Activation, done: Done) -> tuple[Carried
         paradigm=carried.paradigm if done.paradigm is None else done.paradigm,
     )
     writes = done.writes
-    if node.definition.output_variable and done.value is not None:
-        writes = (*writes, (node.definition.output_variable, done.value))
+    if node.output_variable and done.value is not None:
+        writes = (*writes, (node.output_variable, done.value))
     if not writes and not done.messages:
         return after, activation.delta
     delta = activation.delta

@@ -33,9 +33,10 @@ def provider_id_of(poll: Poll, call_id: str) -> str:
 
 def settled_decision(poll: Poll, *, performed: Sequence[str]) -> state_pb2.GraphDecision | None:
     """Return what is carried on: nothing once every call has its result, else the decision as a whole."""
-    if all(call.id in performed for call in open_calls(poll)):
+    decision = poll.view.carried.decision
+    if decision is None or len(performed) == len(decision.tool_calls.calls):
         return None
-    return poll.view.carried.decision
+    return None if all(call.id in performed for call in open_calls(poll)) else decision
 
 
 def tool_error(node_id: str, results: Sequence[transition_pb2.ToolResult]) -> failure_pb2.Failure:

@@ -26,8 +26,13 @@ class ReadyInput:
 
 def tool_input(name: str, args: str, call_id: str) -> ReadyInput:
     """Return the input of a tool call."""
-    tool = task_pb2.TaskInput.Tool(name=name, args=args or "{}", call_id=call_id)
-    return ReadyInput(task_pb2.TaskInput(tool=tool).SerializeToString())
+    message = task_pb2.TaskInput()
+    tool = message.tool
+    tool.name = name
+    tool.args = args or "{}"
+    if call_id:
+        tool.call_id = call_id
+    return ReadyInput(message.SerializeToString())
 
 
 def agent_input(kind: str, task: str) -> ReadyInput:
