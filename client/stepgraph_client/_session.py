@@ -34,7 +34,7 @@ from stepgraph_client._session_events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from google.protobuf.duration_pb2 import Duration
 
@@ -192,7 +192,7 @@ class ExecutorSession:
             case "cancel":
                 return self._take_cancel(frame.cancel)
             case "acks":
-                return self._take_acks(frame.acks)
+                return self._take_acks(frame.acks.acks)
             case "drain":
                 drain = frame.drain
                 return [DrainRequested(reason=drain.reason, grace_s=_seconds(drain.grace))]
@@ -242,6 +242,7 @@ class ExecutorSession:
         return Welcomed(welcome=welcome, lost=lost, dropped=dropped)
 
     def _take_tasks(self, tasks: pb.Tasks) -> list[ExecutorEvent]:
+        events = self._take_acks(tasks.acks) if tasks.acks else []
         new: list[task_pb2.Task] = []
         for task in tasks.tasks:
             attempt = (task.task_id, task.attempt)
@@ -249,7 +250,9 @@ class ExecutorSession:
                 self._held[attempt] = _Held()
                 self._to_accept[attempt] = None
                 new.append(task)
-        return [TasksReceived(tasks=new)] if new else []
+        if new:
+            events.append(TasksReceived(tasks=new))
+        return events
 
     def _take_cancel(self, cancel: pb.Cancel) -> list[ExecutorEvent]:
         # The result of an attempt that isn't held any more is on its way, and says more than a cancellation.
@@ -263,10 +266,10 @@ class ExecutorSession:
         grace_s = _seconds(cancel.grace)
         return [CancelRequested(attempts=attempts, reason=cancel.reason, grace_s=grace_s)]
 
-    def _take_acks(self, acks: pb.Acks) -> list[ExecutorEvent]:
-        for ack in acks.acks:
+    def _take_acks(self, acks: Sequence[pb.Ack]) -> list[ExecutorEvent]:
+        for ack in acks:
             self._kept.pop((ack.task_id, ack.attempt), None)
-        return [Acked(acks=acks.acks)]
+        return [Acked(acks=acks)]
 
     def _take_reject(self, reject: pb.Reject) -> Rejected:
         failed: list[Attempt] = []

@@ -567,18 +567,26 @@ class Tasks(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TASKS_FIELD_NUMBER: _builtins.int
+    ACKS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[_task_pb2.Task]:
         """The attempts."""
+
+    @_builtins.property
+    def acks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Ack]:
+        """Verdicts that became durable together with the attempts. They mean the same as in an acks frame before this one; of a
+        batch that is cut, the first frame may have nothing else.
+        """
 
     def __init__(
         self,
         *,
         tasks: _abc.Iterable[_task_pb2.Task] | None = ...,
+        acks: _abc.Iterable[Global___Ack] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["tasks", b"tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acks", b"acks", "tasks", b"tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -908,7 +916,9 @@ Global___Cancel: _TypeAlias = Cancel  # noqa: Y015
 
 @_typing.final
 class Acks(_message.Message):
-    """What became of results. An executor drops a result once it is acknowledged, whatever the verdict."""
+    """What became of results, if no attempts are ready with them; else the verdicts come with those. An executor drops a result
+    once it is acknowledged, whatever the verdict.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

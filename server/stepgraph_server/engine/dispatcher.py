@@ -218,7 +218,7 @@ class Dispatcher:
             self._acks_out.setdefault(seat, []).extend(acks)  # type: ignore[arg-type]  # the core knows no seats
 
     def flush(self) -> None:
-        """Send everything that is ready: acknowledgements before tasks, so that an executor frees its slots first."""
+        """Send everything that is ready: acknowledgements before tasks, so that an executor frees its memory first."""
         for seat, acks in self._acks_out.items():
             seat.outlet.send_acks(acks)
             self.counts.count_acks(acks)

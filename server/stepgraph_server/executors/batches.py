@@ -25,6 +25,7 @@ def _number(message: type[Message], field: str) -> int:
 
 _TASKS_KEY: Final = tag(_number(pb.ConnectResponse, "tasks"))
 _TASK_KEY: Final = tag(_number(pb.Tasks, "tasks"))
+_TASKS_ACK_KEY: Final = tag(_number(pb.Tasks, "acks"))
 _ACKS_KEY: Final = tag(_number(pb.ConnectResponse, "acks"))
 _ACK_KEY: Final = tag(_number(pb.Acks, "acks"))
 _ACK_TASK_ID_KEY: Final = tag(_number(pb.Ack, "task_id"))
@@ -44,21 +45,24 @@ def serialize_ack(task_id: str, attempt: int, verdict: int) -> bytes:
     )
 
 
-def task_frames(tasks: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield frames of serialized `Task` messages, in order."""
-    return _frames(_TASKS_KEY, _TASK_KEY, tasks)
+def frames_of(acks: Sequence[bytes], tasks: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield frames of serialized `Ack` and `Task` messages, in this order.
+
+    With tasks the acks travel in the same frames: a message costs either end as much as deciding a node does, whatever is
+    in it.
+    """
+    if tasks:
+        items = [(_TASKS_ACK_KEY, ack) for ack in acks]
+        items += [(_TASK_KEY, task) for task in tasks]
+        return _frames(_TASKS_KEY, items)
+    return _frames(_ACKS_KEY, [(_ACK_KEY, ack) for ack in acks])
 
 
-def ack_frames(acks: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield frames of serialized `Ack` messages, in order."""
-    return _frames(_ACKS_KEY, _ACK_KEY, acks)
-
-
-def _frames(frame_key: bytes, item_key: bytes, items: Sequence[bytes]) -> Iterator[bytes]:
+def _frames(frame_key: bytes, items: Sequence[tuple[bytes, bytes]]) -> Iterator[bytes]:
     """Yield frames of at most `MAX_BATCH_BYTES`; an item that is larger by itself has a frame of its own."""
     parts: list[bytes] = []
     size = 0
-    for item in items:
+    for item_key, item in items:
         length = varint(len(item))
         needed = len(item_key) + len(length) + len(item)
         if parts and size + needed > MAX_BATCH_BYTES:

@@ -327,13 +327,10 @@ class ServerSession:
                 return out
             out.append(pb.ConnectResponse(welcome=self._welcome).SerializeToString())
             self._welcomed = True
-        if self._acks:
-            out += batches.ack_frames(self._acks)
-            self._acks = []
-        if self._tasks:
-            out += batches.task_frames(self._tasks)
-            self._tasks = []
-        self._waiting_bytes = 0
+        if self._acks or self._tasks:
+            out += batches.frames_of(self._acks, self._tasks)
+            self._acks, self._tasks = [], []
+            self._waiting_bytes = 0
         if self._cancels or self._rejects or self._pings or self._drain is not None:
             out += (frame.SerializeToString() for frame in self._take_rare())
         if out:

@@ -212,6 +212,19 @@ class TestResults:
         assert line.session.unacknowledged == 1
         assert line.frames() == [], "what was sent on this stream is not sent again"
 
+    def test_acks_that_come_with_tasks_count_before_these(self, line):
+        line.receive(tasks(A))
+        line.finish(A)
+        both = pb.Tasks(
+            tasks=[{"task_id": "r/b", "attempt": 1}],
+            acks=[{"task_id": "r/a", "attempt": 1, "verdict": pb.ACK_VERDICT_ACCEPTED}],
+        )
+        acked, given = line.receive(down(tasks=both))
+        assert acked == Acked(acks=both.acks)
+        assert list(given.tasks) == list(both.tasks)
+        assert line.session.unacknowledged == 0
+        assert line.session.holds(B)
+
     @pytest.mark.parametrize("verdict", [value for value in pb.AckVerdict.values() if value])
     def test_any_verdict_ends_it(self, line, verdict):
         line.receive(tasks(A))

@@ -327,19 +327,24 @@ class TestStates:
 
 
 class TestSending:
-    def test_all_that_is_ready_is_one_frame_of_each_kind(self):
+    def test_all_that_is_ready_of_tasks_and_acks_is_one_frame(self):
         session = live()
         session.send_tasks([task("r/a"), task("r/b")])
         session.send_tasks([task("r/c")])
         session.send_acks([("r/x", 1, pb.ACK_VERDICT_ACCEPTED)])
         session.send_acks([("r/y", 300, pb.ACK_VERDICT_STALE)])
-        acks, tasks = down(session)
-        assert [item.task_id for item in tasks.tasks.tasks] == ["r/a", "r/b", "r/c"]
-        assert list(acks.acks.acks) == [
+        (frame,) = down(session)
+        assert [item.task_id for item in frame.tasks.tasks] == ["r/a", "r/b", "r/c"]
+        assert list(frame.tasks.acks) == [
             pb.Ack(task_id="r/x", attempt=1, verdict=pb.ACK_VERDICT_ACCEPTED),
             pb.Ack(task_id="r/y", attempt=300, verdict=pb.ACK_VERDICT_STALE),
         ]
         assert down(session) == []
+
+    def test_acks_without_tasks_have_a_frame_of_their_own(self):
+        session = live()
+        session.send_acks([("r/x", 1, pb.ACK_VERDICT_ACCEPTED)])
+        assert kinds(session) == ["acks"]
 
     def test_a_task_arrives_before_its_cancel_and_before_the_drain(self):
         session = live()
