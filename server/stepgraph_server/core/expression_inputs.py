@@ -13,7 +13,7 @@ from stepgraph_server.core.expression_errors import ExpressionCode, ExpressionEr
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stepgraph_server.core.expressions import Expression
+    from stepgraph_server.core.expression_names import Names
 
 _LARGEST_INPUT: Final = COST_BUDGET // 3
 _MAX_INPUT_DEPTH: Final = 128
@@ -31,16 +31,16 @@ def dotted(key: Key) -> str:
 
 
 def bind(
-    expression: Expression, bindings: Mapping[str, object]
+    source: str, names: Names, bindings: Mapping[str, object]
 ) -> tuple[dict[str, object], Measures, int]:
     """Take what an expression names out of its bindings: as the library takes it, and how large it is."""
-    binding = _Binding(expression)
-    for root in expression.names.root_order:
+    binding = _Binding(source, names)
+    for root in names.root_order:
         if root not in bindings:
             raise ExpressionError(
                 code=ExpressionCode.UNKNOWN_NAME,
                 message=f"{root} has no value here",
-                expression=expression.source,
+                expression=source,
                 name=root,
                 known=bindings,
             )
@@ -54,14 +54,15 @@ def bind(
 class _Binding:
     """Collects the converted values of one evaluation, and how large they are."""
 
-    def __init__(self, expression: Expression) -> None:
-        self._expression = expression
+    def __init__(self, source: str, names: Names) -> None:
+        self._source = source
+        self._names = names
         self.data: dict[str, object] = {}
         self.measures: Measures = {}
         self.total_size = 0
 
     def add_variables(self, variables: Mapping[str, object]) -> None:
-        names = self._expression.names.variable_order
+        names = self._names.variable_order
         bound: dict[str, object] = {}
         for name in sorted(variables) if names is None else names:
             if name in variables:
@@ -83,7 +84,7 @@ class _Binding:
                 name = dotted(key)
                 message = f"{name} {unfit.reason}"
                 raise ExpressionError(
-                    code=unfit.code, message=message, expression=self._expression.source, name=name
+                    code=unfit.code, message=message, expression=self._source, name=name
                 ) from None
             size, width = converter.size, converter.width
         self.measures[key] = (size, width)
@@ -93,7 +94,7 @@ class _Binding:
             raise ExpressionError(
                 code=ExpressionCode.COST,
                 message="the values that it names are too large together",
-                expression=self._expression.source,
+                expression=self._source,
                 name=dotted(key),
             )
         return value

@@ -88,7 +88,7 @@ class Expression:
         Raises:
             ExpressionError: UNKNOWN_NAME, TYPE, OVERFLOW or COST.
         """
-        data, measures, size = bind(self, bindings)
+        data, measures, size = bind(self.source, self.names, bindings)
         bound = self.small_cost if size <= _SMALL_INPUT else _bound(self, measures)
         if work is not None and not work.spend(bound.total):
             raise self._error(

@@ -12,6 +12,8 @@ from stepgraph_server.core.work import MAX_NODE_WORK, Work
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from stepgraph_server.core.expression_inputs import Measures
+
 
 class Asked(dict[str, object]):
     """Variables that note which of them were read."""
@@ -28,11 +30,13 @@ class Asked(dict[str, object]):
         return super().__iter__()
 
 
+def bind_all(source: str, bindings: dict[str, object]) -> tuple[dict[str, object], Measures, int]:
+    return bind(source, Expression.compile(source).names, bindings)
+
+
 def test_only_what_is_named_is_read_and_measured() -> None:
     variables = Asked({"a": "text", "b": [1, 2], "c": "unread"})
-    data, measures, size = bind(
-        Expression.compile("vars.a == 'x' && vars.b == []"), {"vars": variables}
-    )
+    data, measures, size = bind_all("vars.a == 'x' && vars.b == []", {"vars": variables})
     assert sorted(variables.read) == ["a", "b"]
     assert data == {"vars": {"a": "text", "b": [1, 2]}}
     assert measures["vars", "b"][1] == 2
@@ -42,7 +46,7 @@ def test_only_what_is_named_is_read_and_measured() -> None:
 def test_nothing_is_read_any_more_once_the_values_are_too_large_together() -> None:
     variables = Asked({f"v{number:03}": "x" * 250_000 for number in range(200)})
     with pytest.raises(ExpressionError) as caught:
-        bind(Expression.compile("size(vars) > 0"), {"vars": variables})
+        bind_all("size(vars) > 0", {"vars": variables})
     assert caught.value.code == ExpressionCode.COST
     assert len(variables.read) < 100
 
