@@ -35,11 +35,11 @@ COVERING_SUITES = ("unit", "scenarios", "properties", "contracts")
 # folder. 0 only reports. Raise a floor when the part has reached it; lower none without a reason
 # beside it. The goal is 100 for the parts that do no I/O, and 90 elsewhere.
 COVERAGE_FLOORS = {
-    "server/stepgraph_server/core": 0,
-    "server/stepgraph_server/executors/session.py": 0,
-    "client/stepgraph_client/_session.py": 0,
-    "server/stepgraph_server": 0,
-    "client/stepgraph_client": 0,
+    "server/stepgraph_server/core": 99.5,
+    "server/stepgraph_server/executors/session.py": 100,
+    "client/stepgraph_client/_session.py": 100,
+    "server/stepgraph_server": 97,
+    "client/stepgraph_client": 97,
 }
 
 
