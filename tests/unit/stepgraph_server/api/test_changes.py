@@ -96,6 +96,33 @@ async def test_what_takes_too_long_is_given_up_when_it_is_to_settle():
     assert changes.pending == 0
 
 
+async def test_a_change_that_is_given_up_before_it_runs_does_not_keep_its_caller():
+    async def never():
+        raise AssertionError
+
+    async with Changes(10) as changes:
+        waiting = asyncio.create_task(changes.carry_out(never))
+        asyncio.get_running_loop().call_soon(lambda: [task.cancel() for task in changes._tasks])
+        await asyncio.wait([waiting], timeout=5)
+
+    assert waiting.cancelled()
+
+
+async def test_a_fault_that_comes_just_as_its_caller_goes_is_logged(caplog):
+    waiting: asyncio.Task[None]
+
+    async def fail():
+        asyncio.get_running_loop().call_soon(waiting.cancel)
+        raise RuntimeError
+
+    async with Changes(10) as changes:
+        waiting = asyncio.create_task(changes.carry_out(fail))
+        await asyncio.wait([waiting], timeout=5)
+
+    assert waiting.cancelled()
+    assert "A change failed after its caller had gone" in caplog.text
+
+
 async def test_there_may_be_nothing_to_settle():
     async with Changes(10) as changes:
         await changes.settle(60)
