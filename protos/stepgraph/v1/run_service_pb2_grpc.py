@@ -168,7 +168,8 @@ class RunServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchRuns(self, request, context):
-        """The same for all runs that match a filter, for as long as the caller likes. OUT_OF_RANGE SEQUENCE_OUT_OF_RANGE: the
+        """The same for all runs that match a filter, for as long as the caller likes. The first response comes at once, with
+        where the watch can be resumed; it is empty if nothing has happened since. OUT_OF_RANGE SEQUENCE_OUT_OF_RANGE: the
         resume_token is from beyond the journal's end, which an older copy of the data may have; watch without one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

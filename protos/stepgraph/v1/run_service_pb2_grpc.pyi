@@ -40,7 +40,8 @@ class RunServiceStub:
     DATA_LOSS RUN_QUARANTINED, after what is readable.
     """
     WatchRuns: _aio.UnaryStreamMultiCallable[_run_service_pb2.WatchRunsRequest, _run_service_pb2.WatchRunsResponse]
-    """The same for all runs that match a filter, for as long as the caller likes. OUT_OF_RANGE SEQUENCE_OUT_OF_RANGE: the
+    """The same for all runs that match a filter, for as long as the caller likes. The first response comes at once, with
+    where the watch can be resumed; it is empty if nothing has happened since. OUT_OF_RANGE SEQUENCE_OUT_OF_RANGE: the
     resume_token is from beyond the journal's end, which an older copy of the data may have; watch without one.
     """
     GetRunState: _aio.UnaryUnaryMultiCallable[_run_service_pb2.GetRunStateRequest, _run_service_pb2.GetRunStateResponse]
@@ -126,7 +127,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _run_service_pb2.WatchRunsRequest,
         context: _aio.ServicerContext[_run_service_pb2.WatchRunsRequest, _abc.AsyncIterator[_run_service_pb2.WatchRunsResponse]],
     ) -> _abc.AsyncIterator[_run_service_pb2.WatchRunsResponse]:
-        """The same for all runs that match a filter, for as long as the caller likes. OUT_OF_RANGE SEQUENCE_OUT_OF_RANGE: the
+        """The same for all runs that match a filter, for as long as the caller likes. The first response comes at once, with
+        where the watch can be resumed; it is empty if nothing has happened since. OUT_OF_RANGE SEQUENCE_OUT_OF_RANGE: the
         resume_token is from beyond the journal's end, which an older copy of the data may have; watch without one.
         """
 

@@ -14,6 +14,7 @@ from stepgraph_server.core.inputs import AttemptOver
 from stepgraph_server.core.instants import from_duration
 from stepgraph_server.core.results import accept_result, same_result, value_missing
 from stepgraph_server.core.state import TaskStatus
+from stepgraph_server.core.state_checks import trim_failure
 from stepgraph_server.core.tasks import end, end_cancelled, fail_attempt
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def _on_outcome(
         case "failed":
             failed = outcome.failed
             wait = from_duration(failed.retry_after) if failed.HasField("retry_after") else None
-            fail_attempt(turn, task, failed.failure, usage=failed.usage, retry_after=wait)
+            why = trim_failure(failed.failure)
+            fail_attempt(turn, task, why, usage=failed.usage, retry_after=wait)
         case "cancelled":
             _on_cancelled(turn, task, outcome.cancelled)
         case None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stepgraph.v1 import event_pb2, run_service_pb2
-from stepgraph_server.core.wire import length_prefix
+from stepgraph_server.core.wire import length_prefix, varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,16 +57,6 @@ class Part(NamedTuple):
         start = self.starts[skipped]
         starts = [other - start for other in self.starts[skipped:]]
         return Part(sequence + 1, self.last_sequence, self.fields[start:], starts)
-
-
-def varint(number: int) -> bytes:
-    """Return a number that is not negative as protobuf writes it."""
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 def parts_of(batch: bytes, first_sequence: int) -> list[Part]:

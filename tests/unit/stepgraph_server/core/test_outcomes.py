@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stepgraph.v1 import executor_service_pb2, task_pb2
+from stepgraph_server.core.failures import MAX_CAUSES, MAX_MESSAGE_BYTES
 from stepgraph_server.core.inputs import Cancel, Outcomes
 from stepgraph_server.core.outcomes import ACCEPTED, STALE
 from tests.support.core_pieces import compiled, started, succeeded
@@ -53,3 +54,17 @@ def test_a_result_that_refers_to_nothing_is_a_failure_that_names_it() -> None:
     assert fact.failure.code == "RESULT_INVALID"
     assert fact.failure.details["digest"] == digest
     assert not any(event.HasField("task_completed") for event in run.events)
+
+
+def test_a_failure_is_recorded_within_the_limits_of_failures() -> None:
+    run = started(TOOL)
+    report = outcome()
+    report.failed.failure.code = "BROKEN"
+    report.failed.failure.retryable = False
+    report.failed.failure.message = "x" * (MAX_MESSAGE_BYTES + 1)
+    for number in range(MAX_CAUSES + 5):
+        report.failed.failure.causes.add(code="CAUSE", message=str(number))
+    run.happen(Outcomes(instance="i1", outcomes=((TASK, report),)))
+    fact = next(event.task_failed for event in run.events if event.HasField("task_failed"))
+    assert len(fact.failure.message.encode()) <= MAX_MESSAGE_BYTES
+    assert len(fact.failure.causes) == MAX_CAUSES

@@ -12,7 +12,6 @@ from stepgraph_server.engine.watch.frames import (
     MAX_PART_BYTES,
     parts_of,
     transient_field,
-    varint,
     watch_batch,
 )
 
@@ -87,11 +86,3 @@ def test_a_transient_event_becomes_a_field() -> None:
     parsed = run_service_pb2.WatchBatch.FromString(watch_batch("ü".encode(), fields))
     assert parsed.run_id == "ü"
     assert list(parsed.transient_events) == [event, event]
-
-
-@pytest.mark.parametrize(
-    ("number", "expected"), [(0, b"\x00"), (127, b"\x7f"), (128, b"\x80\x01"), (300, b"\xac\x02")]
-)
-def test_a_length_is_written_as_protobuf_does(number: int, expected: bytes) -> None:
-    """Seven bits a byte, the lowest first."""
-    assert varint(number) == expected
