@@ -175,9 +175,6 @@ class LimitSettings:
     max_run_events: Annotated[
         int, COUNT, "The most events of one run; beyond it the run fails."
     ] = 200_000
-    max_fan_out: Annotated[
-        int, COUNT, "The most items of a Map and specs of a Spawn; one state holds them all."
-    ] = 10_000
     max_labels: Annotated[
         int, COUNT, "The most labels of a run or an executor; each is an entry of an index."
     ] = 64
@@ -287,12 +284,6 @@ class RetentionSettings:
     request_ids: Annotated[
         Span, SPAN, "How long a repeated request_id finds the first response."
     ] = Span(24 * HOUR)
-    unused_values: Annotated[
-        Span, SPAN, "How long a stored value is kept that no run refers to."
-    ] = Span(24 * HOUR)
-    lost_executors: Annotated[
-        Span, SPAN, "How long an executor that went away is still listed."
-    ] = Span(10 * MINUTE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
