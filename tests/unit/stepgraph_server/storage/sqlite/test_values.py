@@ -43,14 +43,14 @@ async def left(path: Path) -> tuple[int, int]:
     for _ in range(500):
         await asyncio.sleep(0.005)
         with sqlite3.connect(path) as connection:
-            found = connection.execute(
-                "SELECT (SELECT count(*) FROM contents), (SELECT count(*) FROM content_chunks)"
+            # One statement, so one snapshot: the cleaning may go on between two.
+            *found, unfinished = connection.execute(
+                "SELECT (SELECT count(*) FROM contents), (SELECT count(*) FROM content_chunks),"
+                " (SELECT count(*) FROM contents WHERE NOT complete)"
             ).fetchone()
-            open_ones = connection.execute("SELECT count(*) FROM contents WHERE NOT complete")
-            is_clean = open_ones.fetchone() == (0,)
         connection.close()
-        if is_clean:
-            return found
+        if unfinished == 0:
+            return tuple(found)
     pytest.fail("it was not cleaned up")
 
 
