@@ -13,6 +13,7 @@ import click
 from stepgraph_client.command.calling import CommandError, Settings
 from stepgraph_client.command.executors import executors_command
 from stepgraph_client.command.graphs import graphs_group
+from stepgraph_client.command.health import health_command
 from stepgraph_client.command.interrupts import answer_command, interrupts_command
 from stepgraph_client.command.parameters import server_address
 from stepgraph_client.command.run import run_command
@@ -90,6 +91,7 @@ for _command in (
     interrupts_command,
     answer_command,
     executors_command,
+    health_command,
 ):
     stepgraph.add_command(_command)
 
