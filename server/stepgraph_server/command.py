@@ -22,10 +22,12 @@ from stepgraph_server import app
 from stepgraph_server.api.listening import AddressRefused, parse_address
 from stepgraph_server.config import PREFIX, SettingError, load
 from stepgraph_server.storage.errors import StoreInUse, StoreUnusable
+from stepgraph_server.storage.sqlite.mounts import EPHEMERAL, REMOTE, file_system
 from stepgraph_server.telemetry import logs, names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from stepgraph_server.config import LoadedSettings, Settings
 
@@ -217,6 +219,8 @@ def _announce(server: app.RunningServer) -> None:
             "Everything is kept in memory and is gone when the server stops",
             extra={"action": names.DATA_EPHEMERAL},
         )
+    elif settings.data is not None:
+        _warn_of_place(settings.data)
     data = "memory" if settings.memory else str(settings.data)
     fields = {
         "address": server.address,
@@ -229,6 +233,22 @@ def _announce(server: app.RunningServer) -> None:
     else:
         click.echo(
             f"stepgraph {app.version()} is ready on {server.address}, data in {data}, process {os.getpid()}"
+        )
+
+
+def _warn_of_place(data: Path) -> None:
+    """Say what an operator should know of where the data is, before it is lost."""
+    kind = file_system(data)
+    fields = {"data": str(data), "file_system": kind}
+    if kind in EPHEMERAL:
+        _log.warning(
+            "The data file is on a file system that is not kept: mount a volume for it",
+            extra={"action": names.DATA_EPHEMERAL, **fields},
+        )
+    elif kind in REMOTE:
+        _log.warning(
+            "The data file is on a file system of the network, where SQLite can lose it: use a local disk",
+            extra={"action": names.DATA_REMOTE, **fields},
         )
 
 

@@ -27,7 +27,11 @@ SERVER_INSECURE: Final = "server.insecure"
 """The server can be reached beyond this machine without encryption or authentication. Fields: address."""
 
 DATA_EPHEMERAL: Final = "data.ephemeral"
-"""Everything is kept in memory only."""
+"""Everything is kept in memory only, or in a file on a file system that goes with the container or the machine's power. Fields, of
+a file: data, file_system."""
+
+DATA_REMOTE: Final = "data.remote"
+"""The data file is on a file system of the network, where SQLite is not safe. Fields: data, file_system."""
 
 READINESS_LOST: Final = "readiness.lost"
 """Nothing can be written; probes are told. Fields: cause."""

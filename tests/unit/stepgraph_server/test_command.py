@@ -100,6 +100,23 @@ def test_listening_for_everybody_is_warned_of(run):
 
 
 @pytest.mark.parametrize(
+    ("kind", "action"),
+    [("overlay", "data.ephemeral"), ("nfs4", "data.remote"), ("ext4", ""), ("", "")],
+)
+def test_a_place_that_does_not_keep_data_is_warned_of(run, monkeypatch, kind, action):
+    """A container without a volume, and SQLite over a network; nothing is said of an ordinary disk."""
+    monkeypatch.setattr(command, "file_system", lambda place: kind)
+    soon(terminate)
+
+    result = run("--listen", "127.0.0.1:0", "--data", "runs.db", "--log-format", "json")
+
+    assert result.exit_code == 0
+    said = [line for line in result.stderr.splitlines() if '"data.' in line]
+    assert len(said) == bool(action)
+    assert all(action in line and kind in line and "runs.db" in line for line in said)
+
+
+@pytest.mark.parametrize(
     ("args", "code", "text"),
     [
         (["--listen", "0.0.0.0:7233", "--memory"], 3, "--insecure"),

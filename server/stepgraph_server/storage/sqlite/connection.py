@@ -115,6 +115,11 @@ def check_place(path: Path) -> None:
     # SQLite makes files beside the database, so it must be able to write the folder too.
     for place in (folder, path):
         if place.exists() and not os.access(place, os.R_OK | os.W_OK):
+            if os.statvfs(place).f_flag & os.ST_RDONLY:
+                problem = f"the file system of {place} is read-only"
+                raise StoreUnusable(
+                    str(path), problem, f"Mount a volume at {folder} that can be written"
+                )
             problem = f"user {os.getuid()} may not write {place}"
             raise StoreUnusable(
                 str(path), problem, f"Give it to that user (chown {os.getuid()} {place})"

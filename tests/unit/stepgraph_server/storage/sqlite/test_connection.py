@@ -107,6 +107,18 @@ def test_a_place_that_may_not_be_written_is_refused(
         assert f"chown {os.getuid()} {denied}" in str(caught.value)
 
 
+def test_a_read_only_file_system_is_told_from_a_wrong_owner(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No chown helps there: a container with a read-only root has no volume."""
+    flags = type("Flags", (), {"f_flag": os.ST_RDONLY})()
+    monkeypatch.setattr(connection_module.os, "statvfs", lambda place: flags)
+    monkeypatch.setattr(connection_module.os, "access", lambda place, mode: False)
+    with pytest.raises(StoreUnusable, match=r"is read-only\. Mount a volume at") as caught:
+        check_place(path)
+    assert "chown" not in str(caught.value)
+
+
 def test_an_old_library_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would fail later, with a syntax error that nobody understands."""
     monkeypatch.setattr(connection_module.sqlite3, "sqlite_version_info", (3, 36, 0))
