@@ -27,7 +27,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from stepgraph_client.task_errors import Category, Failed
@@ -43,8 +42,6 @@ MAX_QUOTED_CHARACTERS: Final = 600
 MAX_RETRY_AFTER: Final = timedelta(hours=24)
 #: A key that is shorter would take ordinary words out of messages.
 _MIN_HIDDEN_CHARACTERS: Final = 6
-
-_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +59,7 @@ class Answer:
     """
 
     status: int
-    headers: Mapping[str, str] = field(default=_NO_HEADERS)
+    headers: Mapping[str, str] = field(default_factory=dict)
     message: str = ""
     code: str = ""
     model: str = ""
@@ -138,7 +135,7 @@ class Failures:
         meaning = _meaning_of(answer)
         remedy = meaning.remedy.format(key_name=self._key_name, address=self._address)
         said = self._safe(answer.message).rstrip(". ")
-        asked = f", asked for {answer.model}," if answer.model else ""
+        asked = f", asked for {self._safe(answer.model)}," if answer.model else ""
         head = f"{self._address}{asked} answered {answer.status}"
         return Failed(
             meaning.code,
