@@ -73,8 +73,13 @@ soak: $(STAMP) ## Run the long tests that `make test` leaves out
 	@$(PY) -m pytest -m soak --timeout 0 $(ARGS)
 
 .PHONY: generate
-generate: $(STAMP) ## Regenerate the protobuf code beside the .proto files
+generate: $(STAMP) ## Regenerate the protobuf code beside the .proto files, and docs/reference
 	@$(PY) scripts/generate.py
+	@$(PY) scripts/reference.py
+
+.PHONY: reference
+reference: $(STAMP) ## Write docs/reference from the .proto files and the settings
+	@$(PY) scripts/reference.py
 
 .PHONY: format
 format: $(STAMP) ## Format Python and proto files in place
