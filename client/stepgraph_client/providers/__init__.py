@@ -9,15 +9,18 @@ Rules: a provider's own package is imported when its models are made, and only t
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from stepgraph_client.providers.endpoint import Endpoint
 from stepgraph_client.providers.provider import Provider
 
-__all__ = ["Endpoint", "Provider"]
+if TYPE_CHECKING:
+    from stepgraph_client.providers.openai_models import OpenAIModels
 
-#: Where the names are that need a package of their provider's.
-_LAZY: Final[dict[str, str]] = {}
+__all__ = ["Endpoint", "OpenAIModels", "Provider"]
+
+#: Where the names are that need a package of their provider's, and the package, which is an extra of the same name.
+_LAZY: Final = {"OpenAIModels": ("stepgraph_client.providers.openai_models", "openai")}
 
 
 def __getattr__(name: str) -> object:
@@ -30,4 +33,9 @@ def __getattr__(name: str) -> object:
     if name not in _LAZY:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
-    return getattr(import_module(_LAZY[name]), name)
+    module, package = _LAZY[name]
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        message = f"{name} needs the package {package!r}; install it with `pip install 'stepgraph[{package}]'`"
+        raise ImportError(message, name=error.name) from error

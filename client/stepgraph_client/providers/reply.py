@@ -1,7 +1,8 @@
 """A reply as it comes: each piece is shown if deltas are wanted, and the whole is an LlmResponse in the end.
 
 Rules: pieces of one block have one key, by which a provider tells blocks apart; blocks stand in the order in which they began.
-Ids of providers are kept as data and never decide anything. What a reply may grow to is bounded.
+Ids of providers are kept as data and never decide anything;
+what a provider wants back comes whole, and the last that comes counts. What a reply may grow to is bounded.
 """
 
 from __future__ import annotations
@@ -87,14 +88,14 @@ class Reply:
     def text(self, piece: str, *, key: Hashable = None, provider_data: bytes = b"") -> None:
         """Add a piece of text. Raises as `call`."""
         block = self._block("text", key, piece)
-        block.provider_data += provider_data
+        block.provider_data = provider_data or block.provider_data
         if piece and self._streaming:
             self._ctx.text_delta(piece)
 
     def thinking(self, piece: str, *, key: Hashable = None, provider_data: bytes = b"") -> None:
         """Add a piece of thought, or what the provider wants back with it. Raises as `call`."""
         block = self._block("thinking", key, piece)
-        block.provider_data += provider_data
+        block.provider_data = provider_data or block.provider_data
         if piece and self._streaming:
             self._ctx.thinking_delta(piece)
 
@@ -116,7 +117,7 @@ class Reply:
         is_named_now = bool(name) and not block.name
         block.name = block.name or name
         block.provider_id = block.provider_id or provider_id
-        block.provider_data += provider_data
+        block.provider_data = provider_data or block.provider_data
         if self._streaming and (args or is_named_now):
             shown_name = name if is_named_now else ""
             self._ctx.tool_args_delta(block.call_index, args, tool_name=shown_name)
