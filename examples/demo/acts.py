@@ -1,4 +1,4 @@
-"""What the demo shows: a question about a folder, and a change that outlives the server."""
+"""What the demo shows: a question about a folder, a change that outlives the server, and a survey by a sub-agent."""
 
 from __future__ import annotations
 
@@ -57,8 +57,12 @@ async def ask(client: Client, stage: Stage, question: str) -> None:
     say("graph:    examples/graphs/ask_folder.yaml, a loop of model and tools")
     say("model:    the rule planner, which follows rules and works offline; it stands where a")
     say("          language model would, and answers from what the tools really find\n")
+    await _show(stage, await start(client, "ask_folder", question))
+
+
+async def _show(stage: Stage, run: RunHandle) -> None:
+    """Watch a run to its end, and say what the executors did for it."""
     begin = time.perf_counter()
-    run = await start(client, "ask_folder", question)
     printer = EventPrinter()
     async for event in run.events():
         # The answer was shown while it was written; a run's last event has it again.
@@ -157,7 +161,21 @@ def _prove(stage: Stage, run: RunHandle) -> None:
     say(f"{len(entries)} tasks, and none of them was done twice.")
 
 
-# Both ----------------------------------------------------------------------------------------------
+# The third act -------------------------------------------------------------------------------------
+
+
+async def survey(client: Client, stage: Stage) -> None:
+    """Have a plan made, carried out by a sub-agent, and made again from what was found."""
+    title("3. A survey: plan, have a sub-agent do a step, plan again, report")
+    say(f"folder: {stage.folder}")
+    say(
+        "graph:  examples/graphs/survey_folder.yaml: the plan changes with what is found, a condition"
+    )
+    say("        of an executor says when it is enough, and another paradigm writes the report\n")
+    await _show(stage, await start(client, "survey_folder", "What is in this folder?"))
+
+
+# All ----------------------------------------------------------------------------------------------
 
 
 async def start(client: Client, graph: str, message: str) -> RunHandle:

@@ -59,3 +59,33 @@ class Found(BaseModel):
     files: list[FileCount]
     matches: list[Match]
     cut: bool
+
+
+class FolderSize(BaseModel):
+    """How much text there is below a folder, all folders inside it included."""
+
+    path: str
+    files: int
+    lines: int
+
+
+class Measured(BaseModel):
+    """A folder, the folders directly inside it, how many files there are of each suffix, and the longest file."""
+
+    whole: FolderSize
+    parts: list[FolderSize]
+    kinds: dict[str, int]
+    longest: FileEntry | None
+
+
+class Survey(BaseModel):
+    """What a surveyor says of one folder. `introduction` is quoted from `introduced_by`, a file of the folder."""
+
+    measured: Measured
+    introduced_by: str
+    introduction: list[str]
+
+    @property
+    def folder(self) -> FolderSize:
+        """The folder as a whole."""
+        return self.measured.whole

@@ -13,15 +13,25 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
-from examples.demo.findings import Excerpt, FileCount, FileEntry, Found, Listing, Match
+from examples.demo.findings import (
+    Excerpt,
+    FileCount,
+    FileEntry,
+    FolderSize,
+    Found,
+    Listing,
+    Match,
+    Measured,
+)
 from stepgraph_client.task_errors import ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 #: Folders that hold what tools made and not what people wrote. Hidden files and folders are left out as well.
 SKIPPED = frozenset({"__pycache__", "node_modules", "build", "dist", "venv", "htmlcov"})
@@ -67,9 +77,7 @@ class Folder:
         for file in self._walk(start):
             name = self._name(file)
             if fnmatch.fnmatch(file.name, pattern) or fnmatch.fnmatch(name, pattern):
-                text = self._text(file)
-                lines = 0 if text is None else len(text.splitlines())
-                entries.append(FileEntry(path=name, bytes=file.stat().st_size, lines=lines))
+                entries.append(self._entry(file))
         return Listing(
             path=self._name(start),
             pattern=pattern,
@@ -79,6 +87,21 @@ class Folder:
             files=entries[: self._bounds.max_entries],
             folders=[self._name(each) for each in self._folders(start)],
             cut=len(entries) > self._bounds.max_entries,
+        )
+
+    def measure(self, path: str = ".") -> Measured:
+        """Say how many files and lines there are below a path, and below each folder directly inside it."""
+        start = self._inside(path)
+        if not start.is_dir():
+            message = f"{path} is a file, not a folder: use read_file"
+            raise FolderError(message)
+        entries = [self._entry(file) for file in self._walk(start)]
+        kinds = Counter(PurePosixPath(each.path).suffix or "no suffix" for each in entries)
+        return Measured(
+            whole=_size(self._name(start), entries),
+            parts=[_size(self._name(each), entries) for each in self._folders(start)],
+            kinds=dict(kinds.most_common()),
+            longest=max(entries, key=lambda each: each.lines, default=None),
         )
 
     def read_file(self, path: str, first_line: int = 1, last_line: int = 0) -> Excerpt:
@@ -162,6 +185,15 @@ class Folder:
             raise FolderError(message)
         return file
 
+    def files_of(self, path: str) -> list[str]:
+        """Return the files directly inside a folder, by name.
+
+        Raises:
+            FolderError: it is outside the folder, or is not there.
+        """
+        place = self._inside(path)
+        return [self._name(file) for file in self._walk(place) if file.parent == place]
+
     def text_of(self, path: str) -> str:
         """Return the whole text of a file.
 
@@ -230,6 +262,11 @@ class Folder:
             if each.is_dir() and not each.is_symlink() and _is_shown(each.name)
         )
 
+    def _entry(self, file: Path) -> FileEntry:
+        text = self._text(file)
+        lines = 0 if text is None else len(text.splitlines())
+        return FileEntry(path=self._name(file), bytes=file.stat().st_size, lines=lines)
+
     def _text(self, file: Path) -> str | None:
         """Return the text of a file; None if it is none, or too much."""
         with file.open("rb") as opened:
@@ -244,6 +281,11 @@ class Folder:
     def _short(self, line: str) -> str:
         limit = self._bounds.max_line_chars
         return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _size(path: str, entries: Iterable[FileEntry]) -> FolderSize:
+    inside = [each for each in entries if path == "." or each.path.startswith(f"{path}/")]
+    return FolderSize(path=path, files=len(inside), lines=sum(each.lines for each in inside))
 
 
 def _is_shown(folder: str) -> bool:

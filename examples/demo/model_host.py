@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from examples.demo import editor, planner
+from examples.demo import editor, planner, surveys
 from examples.demo.ledger import Ledger
 from examples.demo.seen import Seen, text_of
 from stepgraph.v1.conversation_pb2 import (
@@ -36,6 +36,9 @@ MODEL = "rule-planner"
 
 def reply_to(request: LlmRequest) -> LlmResponse:
     """Return what the rule planner says to a conversation: calls of tools, or an answer."""
+    last = text_of(request.messages[-1].content) if request.messages else ""
+    if last.startswith(surveys.BEGINNING):
+        return _response(request, _survey(request, last), [])
     tools = [tool.name for tool in request.tools]
     seen = Seen(request.messages, tools)
     text = _edit(request, seen) if "propose_change" in tools else planner.answer(seen)
@@ -43,6 +46,12 @@ def reply_to(request: LlmRequest) -> LlmResponse:
         return _response(request, text, [])
     count = len(seen.wanted)
     return _response(request, f"I need {count} look{'' if count == 1 else 's'} more.", seen.wanted)
+
+
+def _survey(request: LlmRequest, message: str) -> str:
+    """Plan a survey where the answer has a schema, else report on it; both from the last message alone."""
+    known = surveys.Known.read(message)
+    return surveys.plan(known).model_dump_json() if request.output_schema else surveys.report(known)
 
 
 def _edit(request: LlmRequest, seen: Seen) -> str:

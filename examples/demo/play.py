@@ -1,4 +1,4 @@
-"""The demo from its first line to its last: two runs on a stage, and how it ends."""
+"""The demo from its first line to its last: three runs on a stage, and how it ends."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ What to try next
   make demo ARGS="--question 'What does the file Makefile do?'"
   make demo ARGS="--folder ~/some/project --question 'Which files mention TODO?'"
   examples/hello.py             the smallest executor, graph and run
-  examples/graphs/*.yaml        the two graphs that were run here
-  examples/demo/tool_host.py    how tools and conditions are hosted
+  examples/graphs/*.yaml        the three graphs that were run here
+  examples/demo/tool_host.py    how tools, an agent and conditions are hosted
   README.md                     the same by hand, step by step
 """
 
@@ -31,12 +31,13 @@ async def play(stage: Stage, given: argparse.Namespace) -> None:
         await acts.connected(client, stage)
         await acts.ask(client, stage, given.question)
         await acts.change(client, stage, given.change)
+        await acts.survey(client, stage)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m examples.demo",
-        description="Two runs of agent graphs, on a server and two executors.",
+        description="Three runs of agent graphs, on a server and two executors.",
     )
     parser.add_argument("--folder", type=Path, default=ROOT, help="the folder to ask about")
     parser.add_argument("--question", default=QUESTION, help="what to ask about it")

@@ -1,4 +1,4 @@
-"""The process that hosts the tools and the conditions: `python -m examples.demo.tool_host`."""
+"""The process that hosts the tools, the sub-agent and the conditions: `python -m examples.demo.tool_host`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 # Types of tools are read when the tools are declared, so they are imported for more than the type checker.
-from examples.demo import changes
+from examples.demo import changes, surveyor, surveys
 from examples.demo.changes import Applied, Proposal, Verified  # noqa: TC001
-from examples.demo.findings import Excerpt, Found, Listing  # noqa: TC001
+from examples.demo.findings import Excerpt, Found, Listing, Measured, Survey
 from examples.demo.folder import Folder
 from examples.demo.ledger import Ledger
 from stepgraph_client.executor import Executor
@@ -31,9 +31,10 @@ InFolder = Annotated[str, Field(description="A path relative to the folder; '.' 
 
 
 def host(server: str, folder: Folder, scratch: Folder, ledger: Ledger) -> Executor:
-    """Return an executor with tools that read a folder, tools that change a scratch copy, and conditions."""
+    """Return an executor with tools that read a folder, tools that change a scratch copy, an agent, and conditions."""
     executor = Executor(server, executor_id="tool-host")
     add_reading(executor, folder, ledger)
+    add_surveying(executor, folder, ledger)
     add_changing(executor, scratch, ledger)
     add_conditions(executor, ledger)
     return executor
@@ -74,6 +75,27 @@ def add_reading(executor: Executor, folder: Folder, ledger: Ledger) -> None:
             ignore_case=ignore_case,
             progress=_progress(ctx, text),
         )
+
+
+def add_surveying(executor: Executor, folder: Folder, ledger: Ledger) -> None:
+    """Add what the survey of a folder needs: a tool, the agent that surveys one part, and when it is enough."""
+
+    @executor.tool()
+    def measure(ctx: TaskContext, path: InFolder = ".") -> Measured:
+        """Say how many files and lines there are below a path, and below each folder directly inside it."""
+        ledger.note("measure", ctx)
+        return folder.measure(path)
+
+    @executor.agent("surveyor")
+    def survey_one(task: str, ctx: TaskContext) -> Survey:
+        ledger.note("surveyor", ctx)
+        return surveyor.survey(folder, task, ctx.progress)
+
+    @executor.condition("has_seen_enough")
+    def has_seen_enough(ctx: ConditionContext) -> bool:
+        ledger.note("has_seen_enough", ctx)
+        measured = Measured.model_validate_json(ctx.variables["measured"].json)
+        return surveys.has_seen_enough(measured, surveys.read_all(ctx.variables["surveys"].json))
 
 
 def add_changing(executor: Executor, scratch: Folder, ledger: Ledger) -> None:

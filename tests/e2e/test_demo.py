@@ -63,7 +63,7 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
         made.process.communicate(timeout=60)
 
 
-def test_it_shows_both_runs_and_cleans_up(demo: Demo) -> None:
+def test_it_shows_all_runs_and_cleans_up(demo: Demo) -> None:
     output, _ = demo.start().communicate(timeout=110)
     assert demo.process is not None
     assert demo.process.returncode == 0, output
@@ -73,6 +73,10 @@ def test_it_shows_both_runs_and_cleans_up(demo: Demo) -> None:
     assert "1 x apply_change" in output
     assert "none of them was done twice" in output
     assert "Executors receive batches" in output
+    # The largest folder was opened, and its parts came into the plan.
+    assert '"next":"tests/unit"' in output
+    assert "condition has_seen_enough: holds" in output
+    assert re.search(r"│ [\d,]+ files with [\d,]+ lines; \d+% of the lines were surveyed", output)
     assert not demo.leftovers()
 
 
