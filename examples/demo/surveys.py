@@ -73,8 +73,8 @@ def plan(known: Known) -> Plan:
     if last.measured.parts and last.folder.lines > OPENED * total:
         share = _share(last.folder.lines, total)
         why = f"{last.folder.path} has {share} of all lines, so its parts are surveyed as well"
-        later = {*known.later, *(each.path for each in last.measured.parts)}
-        return _take([each for each in _by_size(_sizes(known)) if each in later], why)
+        wanted = {*known.later, *(each.path for each in last.measured.parts)}
+        return _take([each for each in _by_size(_sizes(known)) if each in wanted], why)
     return _take(known.later, "as planned")
 
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from examples.demo import surveyor, surveys
-from examples.demo.findings import Survey
 from examples.demo.folder import Folder, FolderError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from examples.demo.findings import Survey
 
 
 @pytest.fixture
