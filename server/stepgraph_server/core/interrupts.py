@@ -13,7 +13,7 @@ from stepgraph.v1 import event_pb2, graph_pb2, interrupt_pb2, run_pb2
 from stepgraph_server.core import canonical, json_text, schemas
 from stepgraph_server.core.actions.step import MAX_RENDERED_BYTES
 from stepgraph_server.core.errors import Refused, Violation
-from stepgraph_server.core.instants import from_timestamp, to_timestamp
+from stepgraph_server.core.instants import to_timestamp
 from stepgraph_server.core.state import Phase, Question
 from stepgraph_server.core.templates import Template
 from stepgraph_server.core.values import ValueNotReadable, check_value, to_json
@@ -247,7 +247,7 @@ def apply_interrupt_closed(state: RunState, event: event_pb2.RunEvent) -> None:
 
 def _close(state: RunState, question: Question, event: event_pb2.RunEvent) -> None:
     question.open = False
-    question.closed_at = from_timestamp(event.time)
+    question.closed_at = state.updated_at
     state.open_questions -= 1
 
 

@@ -172,14 +172,15 @@ def apply_run_ended(state: RunState, event: event_pb2.RunEvent) -> None:
     """The run is final; what completed nodes wrote is merged."""
     match event.WhichOneof("kind"):
         case "run_completed":
-            state.status, state.result = run_pb2.RUN_STATUS_COMPLETED, event.run_completed.result
+            state.finish(run_pb2.RUN_STATUS_COMPLETED)
+            state.result = event.run_completed.result
         case "run_failed":
-            state.status, state.result = run_pb2.RUN_STATUS_FAILED, event.run_failed.result
-            state.failure = event.run_failed.failure
+            state.finish(run_pb2.RUN_STATUS_FAILED)
+            state.result, state.failure = event.run_failed.result, event.run_failed.failure
         case _:
-            state.status, state.result = run_pb2.RUN_STATUS_CANCELLED, event.run_cancelled.result
-            state.failure = event.run_cancelled.failure
-    state.ended_at = from_timestamp(event.time)
+            state.finish(run_pb2.RUN_STATUS_CANCELLED)
+            state.result, state.failure = event.run_cancelled.result, event.run_cancelled.failure
+    state.ended_at = state.updated_at
     if conflict(state) is None:
         merge_ended(state)
     state.stopping = None

@@ -238,17 +238,24 @@ def _is_live(state: RunState, key: str) -> bool:
 # Facts
 
 
-def evolve(state: RunState, event: event_pb2.RunEvent) -> None:
-    """Change the state by one fact. Raises ValueError for an event out of order, or of a kind that is not known."""
-    if event.sequence != state.sequence + 1 or state.final:
-        message = f"event {event.sequence} can't follow event {state.sequence} of a run that is {state.status}"
+def evolve(state: RunState, event: event_pb2.RunEvent, at: Instant | None = None) -> None:
+    """Change the state by one fact. Raises ValueError for an event out of order, or of a kind that is not known.
+
+    `at` is the event's time, from who has it already.
+    """
+    sequence = event.sequence
+    if sequence != state.sequence + 1 or state.final:
+        message = (
+            f"event {sequence} can't follow event {state.sequence} of a run that is {state.status}"
+        )
         raise ValueError(message)
     kind = event.WhichOneof("kind")
     apply = _FACTS.get(kind or "")
     if apply is None:
         message = f"an event of a kind that this server does not know ({kind or 'unset'})"
         raise ValueError(message)
-    state.sequence = event.sequence
+    state.sequence = sequence
+    state.updated_at = from_timestamp(event.time) if at is None else at
     apply(state, event)
 
 

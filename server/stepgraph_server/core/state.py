@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from stepgraph.v1 import run_pb2
 from stepgraph_server.core.conversation import Conversation
 from stepgraph_server.core.due import DueTimes
+from stepgraph_server.core.instants import Instant
 
 if TYPE_CHECKING:
     from stepgraph.v1 import (
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from stepgraph_server.core.decisions import OfferedTool
     from stepgraph_server.core.done import Done
     from stepgraph_server.core.graph import CompiledGraph, CompiledNode
-    from stepgraph_server.core.instants import Instant
     from stepgraph_server.core.policies import Limits, RetryPolicy
 
 #: The version of the rules by which new runs are walked. Old journals keep theirs.
@@ -278,6 +278,8 @@ class RunState:
     run_id: str
     graph: CompiledGraph
     status: int = run_pb2.RUN_STATUS_RUNNING
+    #: Nothing follows any more. Kept beside the status, because it is asked a dozen times per node.
+    final: bool = False
     sequence: int = 0
     rules_version: int = RULES_VERSION
     selector: tuple[tuple[str, str], ...] = ()
@@ -289,6 +291,8 @@ class RunState:
     token_limit: int = 0
     time_limit_at: Instant | None = None
     started_at: Instant
+    #: When the last event happened, or the one that is being applied.
+    updated_at: Instant = Instant(0)
     ended_at: Instant | None = None
     graph_version: run_pb2.GraphVersion | None = None
     # The shared part.
@@ -333,10 +337,10 @@ class RunState:
     #: Transient: requests of models, by what they were made of.
     caches: dict[object, object] = field(default_factory=dict)
 
-    @property
-    def final(self) -> bool:
-        """Nothing follows any more."""
-        return self.status >= run_pb2.RUN_STATUS_COMPLETED
+    def finish(self, status: run_pb2.RunStatus.ValueType) -> None:
+        """Become COMPLETED, FAILED or CANCELLED."""
+        self.status = status
+        self.final = True
 
     @property
     def budget_remaining(self) -> int | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from stepgraph.v1 import failure_pb2
 from stepgraph_server.core.decisions import OfferedTool
-from stepgraph_server.core.instants import Instant, from_timestamp
+from stepgraph_server.core.instants import from_timestamp
 from stepgraph_server.core.requirements import requirement_key
 from stepgraph_server.core.state import (
     MAX_REMEMBERED_TASKS,
@@ -23,6 +23,7 @@ from stepgraph_server.core.tasks import arm, is_held, new_task
 
 if TYPE_CHECKING:
     from stepgraph.v1 import event_pb2, task_pb2
+    from stepgraph_server.core.instants import Instant
 
     Result = task_pb2.TaskResult | failure_pb2.Failure
 
@@ -63,7 +64,7 @@ def apply_tools_offered(state: RunState, event: event_pb2.RunEvent) -> None:
 def apply_task_scheduled(state: RunState, event: event_pb2.RunEvent) -> None:
     """The task is outstanding."""
     fact = event.task_scheduled
-    now = from_timestamp(event.time)
+    now = state.updated_at
     task = state.drafts.pop(fact.task_id, None)
     if task is None:
         task = _replayed_task(state, fact, now)
@@ -114,7 +115,7 @@ def _assign(task: Task, assignment: task_pb2.TaskAssignment, now: Instant) -> No
 def apply_task_assigned(state: RunState, event: event_pb2.RunEvent) -> None:
     """An executor has the task."""
     task = state.tasks[event.task_assigned.task_id]
-    _assign(task, event.task_assigned.assignment, from_timestamp(event.time))
+    _assign(task, event.task_assigned.assignment, state.updated_at)
     arm(state, task)
 
 
@@ -137,7 +138,7 @@ def apply_task_completed(state: RunState, event: event_pb2.RunEvent) -> None:
         state.tokens.add(fact.result.llm.usage)
     elif fact.result.HasField("agent"):
         state.tokens.add(fact.result.agent.usage)
-    _end(state, state.tasks[fact.task_id], fact.result, from_timestamp(event.time))
+    _end(state, state.tasks[fact.task_id], fact.result)
     state.remembered[fact.task_id] = (fact.attempt, fact.result)
     if len(state.remembered) > MAX_REMEMBERED_TASKS:
         state.remembered.popitem(last=False)
@@ -148,18 +149,17 @@ def apply_task_failed(state: RunState, event: event_pb2.RunEvent) -> None:
     fact = event.task_failed
     state.tokens.add(fact.usage)
     task = state.tasks[fact.task_id]
-    now = from_timestamp(event.time)
     if fact.HasField("retry_time"):
         task.status = TaskStatus.BACKOFF
         task.tries = fact.tries
         task.losses = 0
         task.retry_at = from_timestamp(fact.retry_time)
         # Should it have to wait for an executor then, its queue limit counts from then.
-        task.queued_at = Instant(max(task.retry_at, now))
+        task.queued_at = max(task.retry_at, state.updated_at)
         task.last_failure = fact.failure
         arm(state, task)
     else:
-        _end(state, task, fact.failure, now)
+        _end(state, task, fact.failure)
 
 
 def apply_task_lost(state: RunState, event: event_pb2.RunEvent) -> None:
@@ -167,7 +167,7 @@ def apply_task_lost(state: RunState, event: event_pb2.RunEvent) -> None:
     task = state.tasks[event.task_lost.task_id]
     task.losses += 1
     task.status = TaskStatus.QUEUED
-    task.queued_at = from_timestamp(event.time)
+    task.queued_at = state.updated_at
     arm(state, task)
 
 
@@ -179,7 +179,7 @@ def apply_task_cancelled(state: RunState, event: event_pb2.RunEvent) -> None:
     task.activation.outstanding -= 1
 
 
-def _end(state: RunState, task: Task, result: Result, now: Instant) -> None:
+def _end(state: RunState, task: Task, result: Result) -> None:
     del state.tasks[task.id]
     activation = task.activation
     activation.outstanding -= 1
@@ -188,7 +188,7 @@ def _end(state: RunState, task: Task, result: Result, now: Instant) -> None:
         released = activation.held.popleft()
         released.held = False
         # It is ready now, so its queue limit counts from now.
-        released.queued_at = now
+        released.queued_at = state.updated_at
         arm(state, released)
     if not task.edge_id:
         activation.results[task.index] = result

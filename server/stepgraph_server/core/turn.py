@@ -48,7 +48,7 @@ class Turn:
         state: RunState,
         world: World,
         now: Instant,
-        evolve: Callable[[RunState, event_pb2.RunEvent], None],
+        evolve: Callable[[RunState, event_pb2.RunEvent, Instant], None],
     ) -> None:
         self.state = state
         self.world = world
@@ -85,7 +85,7 @@ class Turn:
 
     def record(self, event: event_pb2.RunEvent) -> None:
         """Apply an event that is complete, and keep it."""
-        self._evolve(self.state, event)
+        self._evolve(self.state, event, self.now)
         self.events.append(event)
 
     def has_had_its_share(self, limits: RunLimits) -> bool:

@@ -53,7 +53,7 @@ def forget(run: PlayedRun) -> None:
 
 
 def end_early(run: PlayedRun) -> None:
-    run.state.status = run_pb2.RUN_STATUS_COMPLETED
+    run.state.finish(run_pb2.RUN_STATUS_COMPLETED)
 
 
 def lose_a_task(run: PlayedRun) -> None:
