@@ -156,8 +156,9 @@ class CompiledNode:
         terminal: A run that reaches it is COMPLETED with it.
         join_all: It waits until every branch that can still reach it has arrived.
         interrupt: A person is asked before its action runs.
+        asks: That, or its action is to ask.
         edges: The edges that leave it, without handoffs, in the order of the definition.
-        error_edges: Those of `edges` with ErrorOccurred.
+        custom_edges: Those of `edges` whose condition an executor decides.
         handoffs: The handoff edges that leave it, by target.
         reach: The nodes that can be reached from it over one edge or more, handoffs included.
         retry: How its tasks are tried.
@@ -181,8 +182,9 @@ class CompiledNode:
     terminal: bool
     join_all: bool
     interrupt: bool
+    asks: bool
     edges: tuple[CompiledEdge, ...]
-    error_edges: tuple[CompiledEdge, ...]
+    custom_edges: tuple[CompiledEdge, ...]
     handoffs: Mapping[str, CompiledEdge]
     reach: int
     retry: RetryPolicy
@@ -423,7 +425,7 @@ def _compile_node(
     kind = node.action.WhichOneof("kind")
     assert kind is not None, "a node without an action is a problem"
     action: Action = getattr(node.action, kind)
-    errors = tuple(edge for edge in place.edges if edge.condition_kind == "error_occurred")
+    custom = tuple(edge for edge in place.edges if edge.condition_kind == "custom")
     return CompiledNode(
         id=node.id,
         index=place.index,
@@ -434,8 +436,9 @@ def _compile_node(
         terminal=place.terminal,
         join_all=node.join == graph_pb2.NODE_JOIN_ALL,
         interrupt=node.interrupt,
+        asks=node.interrupt or kind == "human_approval",
         edges=place.edges,
-        error_edges=errors,
+        custom_edges=custom,
         handoffs=place.handoffs,
         reach=place.reach,
         retry=resolve_retry(retry, node.retry),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def asks(activation: Activation) -> bool:
     """Whether the node asks a person before it acts."""
-    return activation.node.interrupt or activation.node.action_kind == "human_approval"
+    return activation.node.asks
 
 
 def has_to_ask(activation: Activation) -> bool:
@@ -230,7 +230,7 @@ def apply_interrupt_answered(state: RunState, event: event_pb2.RunEvent) -> None
     """The question has its answer; its node can go on."""
     fact = event.interrupt_answered
     question = state.questions[fact.interrupt_id]
-    _close(state, question, event)
+    _close(state, question)
     question.answer = fact.answer
     question.answered_by = fact.answered_by
     activation = state.activations[question.interrupt.activation_id]
@@ -241,11 +241,11 @@ def apply_interrupt_answered(state: RunState, event: event_pb2.RunEvent) -> None
 def apply_interrupt_closed(state: RunState, event: event_pb2.RunEvent) -> None:
     """The run went on without an answer."""
     question = state.questions[event.interrupt_closed.interrupt_id]
-    _close(state, question, event)
+    _close(state, question)
     question.close_reason = event.interrupt_closed.reason
 
 
-def _close(state: RunState, question: Question, event: event_pb2.RunEvent) -> None:
+def _close(state: RunState, question: Question) -> None:
     question.open = False
     question.closed_at = state.updated_at
     state.open_questions -= 1

@@ -44,10 +44,16 @@ def _lone_step(state: RunState) -> Plan | None:
     if len(state.activations) != 1 or state.arrivals:
         return None
     (activation,) = state.activations.values()
-    followed = [edge for edge in activation.edges if edge.verdict == _FOLLOWED]
-    if len(followed) != 1:
+    followed = ""
+    for edge_id, verdict in activation.edges:
+        if verdict == _FOLLOWED:
+            if followed:
+                return None
+            followed = edge_id
+    if not followed:
         return None
-    target = state.graph.nodes[state.graph.edges_by_id[followed[0].edge_id].target]
+    graph = state.graph
+    target = graph.nodes[graph.edges_by_id[followed].target]
     if target.join_all:
         return None
     possible = target.bit if target.terminal else target.bit | target.reach

@@ -32,6 +32,8 @@ def merge_ended(state: RunState) -> None:
             state.conversation.append(message)
         if delta.terminate:
             state.terminate = True
+        if not delta.writes:
+            continue
         if single:
             _take_overlay(state, activation)
         else:
@@ -41,7 +43,7 @@ def merge_ended(state: RunState) -> None:
 
 
 def _contributing(state: RunState) -> list[Activation]:
-    return [activation for activation in state.activations.values() if contributes(activation)]
+    return [each for each in state.activations.values() if each.acted or went_on(each)]
 
 
 def contributes(activation: Activation) -> bool:
@@ -62,7 +64,13 @@ def last_carried(state: RunState) -> Carried:
 
 def terminates(state: RunState) -> bool:
     """Whether the run ends with the superstep because somebody wants it to."""
-    return state.terminate or any(activation.delta.terminate for activation in _contributing(state))
+    if state.terminate:
+        return True
+    # A loop, as in `superstep.barrier_reached`.
+    for activation in state.activations.values():
+        if activation.delta.terminate and contributes(activation):
+            return True
+    return False
 
 
 def _take_overlay(state: RunState, activation: Activation) -> None:

@@ -56,19 +56,18 @@ def route_success(
 ) -> Routing:
     """Return what becomes of the edges of a node that ended well with this view. Raises ConditionFailed."""
     node = activation.node
-    if approvals.said_no(activation.answer):
+    if activation.answer is not None and approvals.said_no(activation.answer):
         return _route_refusal(state, activation, carried, delta, work)
     if node.terminal:
         return Routing(edges=())
-    undecided = [
-        edge
-        for edge in node.edges
-        if edge.condition_kind == "custom"
-        and not spent(state, edge)
-        and edge.id not in activation.conditions
-    ]
-    if undecided:
-        return Routing(edges=(), undecided=tuple(undecided))
+    if node.custom_edges:
+        undecided = [
+            edge
+            for edge in node.custom_edges
+            if not spent(state, edge) and edge.id not in activation.conditions
+        ]
+        if undecided:
+            return Routing(edges=(), undecided=tuple(undecided))
     edges, held = _evaluate(state, activation, View(state, carried, delta, work))
     dead_end = not held and any(edge.condition_kind != "error_occurred" for edge in node.edges)
     return Routing(edges=edges, dead_end=dead_end)
@@ -129,7 +128,7 @@ def _otherwise_if_proceeded(
 ) -> bool:
     """Whether an Otherwise would be followed had the answer been Proceed. If that can't be told, yes: then it is not taken."""
     node = activation.node
-    if any(edge.condition_kind == "custom" for edge in node.edges):
+    if node.custom_edges:
         return True
     proceeded = Delta([], dict(delta.overlay), delta.messages, delta.terminate)
     for name, value in approvals.proceed_writes(node.id):
@@ -173,7 +172,7 @@ def _evaluate(
 def _verdict(
     state: RunState, activation: Activation, view: View, edge: CompiledEdge
 ) -> event_pb2.EdgeVerdict.ValueType:
-    if spent(state, edge):
+    if edge.max_traversals and spent(state, edge):
         return SPENT
     if not edge.condition_kind:
         return FOLLOWED

@@ -58,7 +58,7 @@ _NEAR: Final = 0.8
 
 def new_state(run_id: str, graph: CompiledGraph, now: Instant) -> RunState:
     """Return the state of a run without events."""
-    return RunState(run_id=run_id, graph=graph, started_at=now)
+    return RunState(run_id=run_id, graph=graph, started_at=now, updated_at=now)
 
 
 def fold(run_id: str, graph: CompiledGraph, events: Iterable[event_pb2.RunEvent]) -> RunState:

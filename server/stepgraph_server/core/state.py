@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from stepgraph.v1 import run_pb2
 from stepgraph_server.core.conversation import Conversation
 from stepgraph_server.core.due import DueTimes
-from stepgraph_server.core.instants import Instant
 
 if TYPE_CHECKING:
     from stepgraph.v1 import (
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from stepgraph_server.core.decisions import OfferedTool
     from stepgraph_server.core.done import Done
     from stepgraph_server.core.graph import CompiledGraph, CompiledNode
+    from stepgraph_server.core.instants import Instant
     from stepgraph_server.core.policies import Limits, RetryPolicy
 
 #: The version of the rules by which new runs are walked. Old journals keep theirs.
@@ -292,7 +292,7 @@ class RunState:
     time_limit_at: Instant | None = None
     started_at: Instant
     #: When the last event happened, or the one that is being applied.
-    updated_at: Instant = Instant(0)
+    updated_at: Instant
     ended_at: Instant | None = None
     graph_version: run_pb2.GraphVersion | None = None
     # The shared part.

@@ -88,14 +88,14 @@ def advance(turn: Turn, activation: Activation) -> None:
         _finish_routing(turn, activation)
     elif activation.phase is Phase.RUNNING:
         turn.work.begin_node(len(activation.node.edges))
-        if interrupts.has_to_ask(activation):
+        if activation.node.asks and not activation.question_id:
             _ask(turn, activation)
         else:
             _act(turn, activation)
 
 
 def _act(turn: Turn, activation: Activation) -> None:
-    if approvals.said_no(activation.answer):
+    if activation.answer is not None and approvals.said_no(activation.answer):
         complete_node(turn, activation, Done())
         return
     while True:
@@ -125,7 +125,9 @@ def _poll(state: RunState, activation: Activation, number: int, turn: Turn | Non
 
 def _await_effects(turn: Turn, activation: Activation, step: Await) -> bool:
     """Schedule the effects; return whether all were answered at once, so that the action can be polled again."""
-    if any(isinstance(effect, Effect) and effect.spends_tokens for effect in step.effects):
+    if turn.state.token_limit and any(
+        isinstance(effect, Effect) and effect.spends_tokens for effect in step.effects
+    ):
         spent = budget_failure(turn.state, activation.node.id)
         if spent is not None:
             fail_node(turn, activation, spent)

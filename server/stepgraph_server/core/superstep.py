@@ -52,7 +52,8 @@ def go_on(turn: Turn) -> None:
     event = turn.next_event()
     fact = event.superstep_started
     fact.superstep = state.iterations + 1
-    fact.nodes.extend([node.id for node, _ in plan.frontier])
+    for node, _ in plan.frontier:
+        fact.nodes.append(node.id)
     turn.supersteps += 1
     turn.record(event)
     steps.line_up(turn)
@@ -84,10 +85,10 @@ def _cap_failure(state: RunState, plan: Plan) -> failure_pb2.Failure:
 
 def _record_skips(turn: Turn, plan: Plan) -> None:
     state = turn.state
-    reason = event_pb2.SKIP_REASON_TERMINAL_REACHED
     displaced = 0
     for node in plan.displaced:
         displaced |= node.bit
+        reason = event_pb2.SKIP_REASON_TERMINAL_REACHED
         turn.emit("node_skipped", event_pb2.NodeSkipped(node_id=node.id, reason=reason))
     # Bit masks make the common case, in which nothing became unreachable, a matter of two integers.
     lost = state.possible & ~plan.possible & ~state.entered & ~displaced
@@ -107,12 +108,12 @@ def apply_superstep_started(state: RunState, event: event_pb2.RunEvent) -> None:
         plan = _replayed_plan(state, fact)
     merge.merge_ended(state)
     state.arrivals = plan.arrivals
-    state.iterations = fact.superstep
+    number = state.iterations = fact.superstep
     state.possible = plan.possible
     state.budget_at_start = state.budget_remaining
     state.activations = {}
     for node, carried in plan.frontier:
-        activation = _enter(node, carried, fact.superstep)
+        activation = _enter(node, carried, number)
         state.activations[activation.id] = activation
         state.entered |= node.bit
 

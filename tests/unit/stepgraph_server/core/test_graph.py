@@ -39,20 +39,21 @@ def test_nodes_stand_in_bytewise_order() -> None:
 
 def test_a_node_has_its_edges_in_the_order_of_the_definition() -> None:
     built = compiled(
-        "a b c",
+        "a b c d",
         [
             condition("a > c", "error_occurred", codes=["XX"]),
             condition("a > b", "always"),
             "b > c",
             ("a > c", {"id": "last", "max_traversals": 2}),
+            condition("a > d", "custom", name="ready"),
         ],
     )
     a = built.nodes["a"]
-    assert [edge.id for edge in a.edges] == ["a.c", "a.b", "last"]
-    assert [edge.id for edge in a.error_edges] == ["a.c"]
-    assert [edge.condition_kind for edge in a.edges] == ["error_occurred", "", ""]
-    assert [edge.condition is None for edge in a.edges] == [False, True, True]
-    assert [edge.index for edge in built.edges] == [0, 1, 2, 3]
+    assert [edge.id for edge in a.edges] == ["a.c", "a.b", "last", "a.d"]
+    assert [edge.id for edge in a.custom_edges] == ["a.d"]
+    assert [edge.condition_kind for edge in a.edges] == ["error_occurred", "", "", "custom"]
+    assert [edge.condition is None for edge in a.edges] == [False, True, True, False]
+    assert [edge.index for edge in built.edges] == [0, 1, 2, 3, 4]
     assert built.edges_by_id["last"].max_traversals == 2
     assert not a.handoffs
 
