@@ -569,7 +569,7 @@ Global___ToolsOffered: _TypeAlias = ToolsOffered  # noqa: Y015
 
 @_typing.final
 class TaskScheduled(_message.Message):
-    """There is work for an executor. Its input is not stored; it follows from the events before."""
+    """There is work for an executor, or a sleep has begun. Its input is not stored; it follows from the events before."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -581,6 +581,7 @@ class TaskScheduled(_message.Message):
     TOOLS_DIGEST_FIELD_NUMBER: _builtins.int
     CALL_ID_FIELD_NUMBER: _builtins.int
     ASSIGNMENT_FIELD_NUMBER: _builtins.int
+    DUE_TIME_FIELD_NUMBER: _builtins.int
     task_id: _builtins.str
     """The task, relative to the run."""
     label: _builtins.str
@@ -595,11 +596,15 @@ class TaskScheduled(_message.Message):
     """The call that a tool or agent task performs. Empty means none."""
     @_builtins.property
     def requirement(self) -> _task_pb2.Requirement:
-        """What an executor must be able to do."""
+        """What an executor must be able to do. Absent: it is a sleep."""
 
     @_builtins.property
     def assignment(self) -> _task_pb2.TaskAssignment:
         """The first assignment. Absent: no executor had room."""
+
+    @_builtins.property
+    def due_time(self) -> _timestamp_pb2.Timestamp:
+        """When a sleep is over. Absent: it is none."""
 
     def __init__(
         self,
@@ -612,10 +617,11 @@ class TaskScheduled(_message.Message):
         tools_digest: _builtins.str = ...,
         call_id: _builtins.str = ...,
         assignment: _task_pb2.TaskAssignment | None = ...,
+        due_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "requirement", b"requirement"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "due_time", b"due_time", "requirement", b"requirement"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "call_id", b"call_id", "label", b"label", "message_count", b"message_count", "prompt_digest", b"prompt_digest", "requirement", b"requirement", "task_id", b"task_id", "tools_digest", b"tools_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "call_id", b"call_id", "due_time", b"due_time", "label", b"label", "message_count", b"message_count", "prompt_digest", b"prompt_digest", "requirement", b"requirement", "task_id", b"task_id", "tools_digest", b"tools_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -667,7 +673,7 @@ class TaskCompleted(_message.Message):
     """The call that the server answered by itself. Empty otherwise."""
     @_builtins.property
     def result(self) -> _task_pb2.TaskResult:
-        """The result."""
+        """The result. Absent: a sleep is over."""
 
     def __init__(
         self,
@@ -875,7 +881,7 @@ Global___TaskUnclaimed: _TypeAlias = TaskUnclaimed  # noqa: Y015
 
 @_typing.final
 class NodeCompleted(_message.Message):
-    """A node ended well."""
+    """A node ended well, or spawned work did, which has no edges."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -886,9 +892,9 @@ class NodeCompleted(_message.Message):
     EDGES_FIELD_NUMBER: _builtins.int
     EDGES_PENDING_FIELD_NUMBER: _builtins.int
     activation_id: _builtins.str
-    """The activation, `<superstep>/<node>`."""
+    """The activation, `<superstep>/<node>`; of spawned work `<activation>/t<turn>/s<index>`."""
     node_id: _builtins.str
-    """The node."""
+    """The node; of spawned work the node that its body names, or else the node that spawned it."""
     edges_pending: _builtins.bool
     """The edge conditions are still being decided by executors."""
     @_builtins.property

@@ -553,16 +553,20 @@ Global___GraphRef: _TypeAlias = GraphRef  # noqa: Y015
 
 @_typing.final
 class NodeBody(_message.Message):
-    """The work of a body: what runs for each item of a Map, or each spec of a Spawn."""
+    """The work of a body: what runs for each item of a Map, or each spec of a Spawn. It reads the view of the node that spawned it and
+    writes nothing: its reply or answer is its value. In its templates `item` is its input and `item_index` its place.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NODE_ID_FIELD_NUMBER: _builtins.int
     PROGRAM_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
-    """A node of the graph, with action LlmInfer, ToolCall, Delegate, HumanApproval, Subgraph, Sleep or Step."""
+    """A node of the graph, with action LlmInfer, ToolCall, Delegate, HumanApproval, Subgraph, Sleep or Step. Its retry, limits and
+    selector apply, its edges, join and input_template do not.
+    """
     program: _builtins.str
-    """A step program."""
+    """A step program, with the retry, limits and selector of the node that spawns it. It sees its input only, and has 24 turns."""
     def __init__(
         self,
         *,
@@ -892,7 +896,7 @@ class NodeAction(_message.Message):
         max_turns: _builtins.int
         """The most turns. 0 means 24."""
         input_template: _builtins.str
-        """The input: JSON text whose strings are templates. Absent means last_result."""
+        """The input: JSON text whose strings are templates. Absent means last_result. The carry of a Goto wins over both."""
         include_conversation: _builtins.bool
         """It wants to see the arranged conversation."""
         @_builtins.property

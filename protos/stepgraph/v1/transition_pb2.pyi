@@ -38,17 +38,17 @@ class _WakePolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WakePolicy
     WAKE_POLICY_UNSPECIFIED: _WakePolicy.ValueType  # 0
     """Not given; read as ALL."""
     WAKE_POLICY_ALL: _WakePolicy.ValueType  # 1
-    """When all effects have ended."""
+    """When all effects have ended, those of earlier turns that went on included."""
     WAKE_POLICY_EACH: _WakePolicy.ValueType  # 2
     """Whenever some have ended; the others go on."""
 
 class WakePolicy(_WakePolicy, metaclass=_WakePolicyEnumTypeWrapper):
-    """When an Await polls again."""
+    """When an Await polls again. Each result is given once, to the first poll after it. Goto and Done cancel what still goes on."""
 
 WAKE_POLICY_UNSPECIFIED: WakePolicy.ValueType  # 0
 """Not given; read as ALL."""
 WAKE_POLICY_ALL: WakePolicy.ValueType  # 1
-"""When all effects have ended."""
+"""When all effects have ended, those of earlier turns that went on included."""
 WAKE_POLICY_EACH: WakePolicy.ValueType  # 2
 """Whenever some have ended; the others go on."""
 Global___WakePolicy: _TypeAlias = WakePolicy  # noqa: Y015
@@ -71,7 +71,9 @@ class Transition(_message.Message):
         """When to poll again."""
         @_builtins.property
         def effects(self) -> _containers.RepeatedCompositeFieldContainer[Global___Effect]:
-            """The effects; at least one, at most 10,000."""
+            """The effects, at most 10,000. None is an error, EMPTY_AWAIT, unless effects of an earlier turn still go on: then it
+            waits for those.
+            """
 
         def __init__(
             self,
@@ -733,8 +735,11 @@ class EffectResult(_message.Message):
     FAILED_FIELD_NUMBER: _builtins.int
     ANSWER_FIELD_NUMBER: _builtins.int
     AGENT_FIELD_NUMBER: _builtins.int
+    TURN_FIELD_NUMBER: _builtins.int
     INDEX_FIELD_NUMBER: _builtins.int
     LABEL_FIELD_NUMBER: _builtins.int
+    turn: _builtins.int
+    """The turn that asked for it. Under EACH an effect may end turns later."""
     index: _builtins.int
     """The effect's position in its Await, or the spec's in its Spawn."""
     label: _builtins.str
@@ -787,12 +792,13 @@ class EffectResult(_message.Message):
         failed: Global___EffectResult.Failed | None = ...,
         answer: Global___EffectResult.Answer | None = ...,
         agent: Global___EffectResult.Agent | None = ...,
+        turn: _builtins.int = ...,
         index: _builtins.int = ...,
         label: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "answer", b"answer", "custom", b"custom", "failed", b"failed", "graph", b"graph", "kind", b"kind", "llm", b"llm", "node", b"node", "slept", b"slept", "tool", b"tool"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "answer", b"answer", "custom", b"custom", "failed", b"failed", "graph", b"graph", "index", b"index", "kind", b"kind", "label", b"label", "llm", b"llm", "node", b"node", "slept", b"slept", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "answer", b"answer", "custom", b"custom", "failed", b"failed", "graph", b"graph", "index", b"index", "kind", b"kind", "label", b"label", "llm", b"llm", "node", b"node", "slept", b"slept", "tool", b"tool", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["llm", "tool", "graph", "node", "slept", "custom", "failed", "answer", "agent"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
@@ -914,7 +920,9 @@ class StepContext(_message.Message):
     turn: _builtins.int
     """The turn, from 0."""
     history_start: _builtins.int
-    """The first turn that `history` has."""
+    """The first turn that `history` has; `turn` if it has none. An executor that does not hold the turns before rejects the
+    attempt, and gets it again with all of them.
+    """
     program: _builtins.str
     """The program that is polled."""
     @_builtins.property
@@ -923,11 +931,11 @@ class StepContext(_message.Message):
 
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___EffectResult]:
-        """What came of the last turn, in request order."""
+        """What has ended since the last poll, in request order: by turn, then by index."""
 
     @_builtins.property
     def history(self) -> _containers.RepeatedCompositeFieldContainer[Global___StepTurn]:
-        """The turns before, oldest first, or only those that the executor doesn't hold."""
+        """The turns before, oldest first. None of them if the last reply said `holds_turns` and the poll goes to the same process."""
 
     @_builtins.property
     def variables(self) -> _containers.MessageMap[_builtins.str, _value_pb2.Value]:
@@ -969,7 +977,7 @@ class StepTurn(_message.Message):
     REPLY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___EffectResult]:
-        """What came of the turn before."""
+        """The results that it was polled with."""
 
     @_builtins.property
     def reply(self) -> Global___StepReply:
@@ -997,6 +1005,9 @@ class StepReply(_message.Message):
 
     TRANSITION_FIELD_NUMBER: _builtins.int
     UPDATE_FIELD_NUMBER: _builtins.int
+    HOLDS_TURNS_FIELD_NUMBER: _builtins.int
+    holds_turns: _builtins.bool
+    """The process keeps the turns so far, so that the next poll need not repeat them. The next poll prefers this executor."""
     @_builtins.property
     def transition(self) -> Global___Transition:
         """What it wants next."""
@@ -1010,10 +1021,11 @@ class StepReply(_message.Message):
         *,
         transition: Global___Transition | None = ...,
         update: _state_pb2.StateUpdate | None = ...,
+        holds_turns: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["transition", b"transition", "update", b"update"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["transition", b"transition", "update", b"update"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["holds_turns", b"holds_turns", "transition", b"transition", "update", b"update"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
