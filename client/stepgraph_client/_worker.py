@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import executor_service_pb2 as pb
 from stepgraph.v1 import llm_pb2, task_pb2
-from stepgraph_client import task_results
+from stepgraph_client import task_results, tracing
 from stepgraph_client._functions import describe, key_of
 from stepgraph_client.errors import NotFound, TooMuch
 from stepgraph_client.task_errors import Failed, ToolError, failure_outcome
@@ -158,21 +159,29 @@ class Worker:
         assert work.ctx is not None, "it was prepared"
         work.started = True
         try:
-            call = function.bind(work.task.input, work.ctx)
-            if function.is_async:
-                awaitable: Awaitable[object] = call()  # type: ignore[assignment]  # is_async says so
-                returned = await awaitable
-            else:
-                returned = await self._call_in_thread(call, work)
+            with tracing.working_on(work.task):
+                returned = await self._returned(
+                    function.bind(work.task.input, work.ctx), function, work
+                )
         except ToolError as error:
             if work.task.input.WhichOneof("kind") != "tool":
                 raise
             return task_results.tool_error(error)
         return function.to_result(returned)
 
+    async def _returned(
+        self, call: Callable[[], object], function: Function, work: _Work
+    ) -> object:
+        if not function.is_async:
+            return await self._call_in_thread(call, work)
+        awaitable: Awaitable[object] = call()  # type: ignore[assignment]  # is_async says so
+        return await awaitable
+
     async def _call_in_thread(self, call: Callable[[], object], work: _Work) -> object:
         work.in_thread = True
-        returned = await self._host.loop.run_in_executor(self._pool, call)
+        # With the trace and whatever else is current here: a thread of a pool has what its last work left behind.
+        run = copy_context().run
+        returned = await self._host.loop.run_in_executor(self._pool, run, call)
         work.in_thread = False
         # A function that isn't declared `async` may still return something to wait for.
         return await returned if inspect.isawaitable(returned) else returned

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 
+from stepgraph_client import tracing
 from stepgraph_client.errors import Status, Unreachable, read_status, refusal
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ class Caller:
             Refused: the server said no.
             Unreachable: the retries are used up.
         """
-        return await self.retried(lambda: method(request, timeout=self._patience.timeout_s))
+        return await self.retried(
+            lambda: method(request, timeout=self._patience.timeout_s, metadata=tracing.metadata())
+        )
 
     async def retried(self, attempt: Callable[[], Awaitable[R]]) -> R:
         """Try something until it is answered; see `unary`."""

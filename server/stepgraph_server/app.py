@@ -26,6 +26,7 @@ from stepgraph_server.engine.clock import SystemClock
 from stepgraph_server.engine.dispatcher import Dispatcher
 from stepgraph_server.engine.engine import Engine
 from stepgraph_server.engine.graph_cache import GraphCache
+from stepgraph_server.engine.run_history import RunHistory
 from stepgraph_server.engine.runner import Runner
 from stepgraph_server.engine.watch import Watcher, WatchHub
 from stepgraph_server.executors.catalogue import Catalogue
@@ -34,11 +35,12 @@ from stepgraph_server.executors.session_events import Terms
 from stepgraph_server.storage.errors import JournalUnavailable
 from stepgraph_server.storage.memory import MemoryStore
 from stepgraph_server.storage.sqlite.store import SqliteStore
-from stepgraph_server.telemetry import names
+from stepgraph_server.telemetry import names, otel_settings
 from stepgraph_server.telemetry.lag import watch_lag
+from stepgraph_server.telemetry.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator, Coroutine, Mapping
     from types import TracebackType
 
     from stepgraph_server.config import Settings
@@ -74,7 +76,11 @@ def version() -> str:
 
 @asynccontextmanager
 async def running_server(
-    settings: Settings, *, store: Store | None = None, clock: Clock | None = None
+    settings: Settings,
+    *,
+    store: Store | None = None,
+    clock: Clock | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> AsyncIterator[RunningServer]:
     """Run a server for as long as the context lasts.
 
@@ -82,6 +88,7 @@ async def running_server(
         settings: How. With `listen="127.0.0.1:0"` a free port is taken; see `RunningServer.address`.
         store: In place of the one that the settings name; for tests. It is started and closed here.
         clock: In place of the machine's.
+        variables: What OpenTelemetry's variables say; without them nothing is recorded.
 
     Raises:
         StoreUnusable: The data can't be opened; a subclass says why.
@@ -89,35 +96,44 @@ async def running_server(
     """
     # Before any data is touched: a second server that is started by mistake should say so, and nothing else.
     refuse_address(settings)
-    parts = _Parts(settings, store or _make_store(settings), clock or SystemClock())
-    await parts.store.start(parts.runner.on_appended)
-    try:
-        async with parts.background as background:
-            # Loading runs may take long when there are many. Readiness does not wait for it: their executors must come
-            # back before their grace is over, and whatever is asked for is loaded first.
-            background.spawn(parts.engine.take_up(await parts.engine.recover()))
-            background.spawn(parts.engine.watch_graces())
-            background.spawn(watch_lag())
-            background.spawn(
-                _forget_requests(parts.store, parts.clock, settings.retention.request_ids)
+    parts = _Parts(
+        settings, store or _make_store(settings), clock or SystemClock(), variables or {}
+    )
+    # Outermost: what is written last is recorded too.
+    async with parts.telemetry:
+        await parts.store.start(parts.runner.on_appended)
+        try:
+            async with _answering(settings, parts) as server:
+                yield server
+        finally:
+            parts.runner.close()
+            await parts.store.close()
+
+
+@asynccontextmanager
+async def _answering(settings: Settings, parts: _Parts) -> AsyncIterator[RunningServer]:
+    """Go on with the runs that there are, and let callers and executors in."""
+    async with parts.background as background:
+        # Loading runs may take long when there are many. Readiness does not wait for it: their executors must come
+        # back before their grace is over, and whatever is asked for is loaded first.
+        background.spawn(parts.engine.take_up(await parts.engine.recover()))
+        background.spawn(parts.engine.watch_graces())
+        background.spawn(watch_lag())
+        background.spawn(_forget_requests(parts.store, parts.clock, settings.retention.request_ids))
+        async with AsyncExitStack() as stack:
+            # Last of all here: what runs still begin when nobody calls any more needs the background as its owner.
+            stack.callback(parts.runner.close)
+            # Told of no error, since what goes wrong inside should come out as it is and not in a group.
+            await parts.sessions.__aenter__()
+            stack.push_async_callback(parts.sessions.__aexit__, None, None, None)
+            api = await stack.enter_async_context(ApiServer(settings, parts.backends()))
+            yield RunningServer(
+                settings=settings,
+                address=api.address,
+                api=api,
+                engine=parts.engine,
+                store=parts.store,
             )
-            async with AsyncExitStack() as stack:
-                # Last of all here: what runs still begin when nobody calls any more needs the background as its owner.
-                stack.callback(parts.runner.close)
-                # Told of no error, since what goes wrong inside should come out as it is and not in a group.
-                await parts.sessions.__aenter__()
-                stack.push_async_callback(parts.sessions.__aexit__, None, None, None)
-                api = await stack.enter_async_context(ApiServer(settings, parts.backends()))
-                yield RunningServer(
-                    settings=settings,
-                    address=api.address,
-                    api=api,
-                    engine=parts.engine,
-                    store=parts.store,
-                )
-    finally:
-        parts.runner.close()
-        await parts.store.close()
 
 
 def _make_store(settings: Settings) -> Store:
@@ -130,7 +146,9 @@ def _make_store(settings: Settings) -> Store:
 class _Parts:
     """Everything that there is one of, built but not started."""
 
-    def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, clock: Clock, variables: Mapping[str, str]
+    ) -> None:
         self.store = store
         self.clock = clock
         self.background = Background()
@@ -138,6 +156,9 @@ class _Parts:
         graphs = GraphCache(store.graphs, self.defaults)
         self.registry = Registry(settings.session.lost_grace, self._on_room)
         hub = WatchHub(journal=store.journal, runs=store.runs)
+        self.telemetry = Telemetry(
+            otel_settings.read(variables), RunHistory(store.journal), version()
+        )
         self.watcher = Watcher(hub, store.runs, settings.watch_keepalive)
         self.dispatcher = Dispatcher(
             registry=self.registry,
@@ -157,6 +178,7 @@ class _Parts:
             acts=self.dispatcher,
             publisher=hub,
             spawn=self.background.spawn,
+            observer=self.telemetry.observer,
         )
         self.dispatcher.attach(self.runner)
         self.engine = Engine(

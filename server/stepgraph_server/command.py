@@ -20,7 +20,7 @@ import click
 
 from stepgraph_server import app
 from stepgraph_server.api.listening import AddressRefused, parse_address
-from stepgraph_server.config import PREFIX, SettingError, load
+from stepgraph_server.config import PREFIX, SettingError, load, otel_variables
 from stepgraph_server.storage.errors import StoreInUse, StoreUnusable
 from stepgraph_server.storage.sqlite.mounts import EPHEMERAL, REMOTE, file_system
 from stepgraph_server.telemetry import logs, names
@@ -38,7 +38,9 @@ _log = logging.getLogger(__name__)
 #: With these, 5 to 6 % less CPU per node execution in benchmarks.react at 64 runs.
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 
-CLIENT_VARIABLES: Final = frozenset({"STEPGRAPH_SERVER", "STEPGRAPH_NAMESPACE"})
+CLIENT_VARIABLES: Final = frozenset(
+    {"STEPGRAPH_SERVER", "STEPGRAPH_NAMESPACE", "STEPGRAPH_TIMEOUT", "STEPGRAPH_COLOR"}
+)
 """They begin as settings do, and are for the command line."""
 
 EXIT_STOPPED: Final = 0
@@ -90,6 +92,12 @@ Exit codes:
     multiple=True,
     help="Any other setting, such as session.ping_interval=5s. May be given several times.",
 )
+@click.option(
+    "--config",
+    metavar="FILE",
+    help="A TOML file with settings, in its table [server].  [default: STEPGRAPH_CONFIG, else "
+    "~/.config/stepgraph/config.toml if it is there]",
+)
 @click.option("--settings", "show", is_flag=True, help="Show all settings, and don't start.")
 def serve(  # noqa: PLR0913  # click passes each flag by name
     *,
@@ -100,11 +108,13 @@ def serve(  # noqa: PLR0913  # click passes each flag by name
     log_level: str | None,
     log_format: str | None,
     assignments: Sequence[str],
+    config: str | None,
     show: bool,
 ) -> NoReturn:
     """Run the server until it gets SIGTERM or SIGINT.
 
-    Each setting may also stand in the environment: `session.ping_interval` as STEPGRAPH_SESSION_PING_INTERVAL.
+    Each setting may also stand in the environment: `session.ping_interval` as STEPGRAPH_SESSION_PING_INTERVAL; or in a
+    file: as `ping_interval = "5s"` below [server.session]. A flag counts before a variable, and that before the file.
     """
     if memory and data is not None:
         _fail(EXIT_SETTING, "--memory and --data exclude each other")
@@ -113,7 +123,7 @@ def serve(  # noqa: PLR0913  # click passes each flag by name
     flags |= {name: text for name, text in given.items() if text is not None}
     flags |= {name: "true" for name, is_on in (("memory", memory), ("insecure", insecure)) if is_on}
     try:
-        loaded = load(flags)
+        loaded = load(flags, file=config or _config_of_all_commands())
     except SettingError as error:
         _fail(EXIT_SETTING, str(error))
     if show:
@@ -123,6 +133,13 @@ def serve(  # noqa: PLR0913  # click passes each flag by name
     logs.configure(loaded.settings.log_level, loaded.settings.log_format)
     _warn_of_unknown(loaded)
     raise SystemExit(_run(loaded.settings))
+
+
+def _config_of_all_commands() -> str:
+    """Return what stands before the command: `stepgraph --config FILE serve`. Empty if nothing does."""
+    # Kept by the command line for all commands; it is not known here what else that is.
+    flags = click.get_current_context().meta.get("stepgraph_client.flags", {})
+    return str(flags.get("config", ""))
 
 
 def describe(loaded: LoadedSettings) -> list[str]:
@@ -184,7 +201,7 @@ def _run(settings: Settings) -> int:
 async def _serve(settings: Settings) -> None:
     told = asyncio.Event()
     with _signals(told):
-        async with app.running_server(settings) as server:
+        async with app.running_server(settings, variables=otel_variables()) as server:
             _spare_collections()
             _announce(server)
             await told.wait()

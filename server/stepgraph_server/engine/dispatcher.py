@@ -172,7 +172,8 @@ class Dispatcher:
                 self._lose, [attempt], event_pb2.TASK_LOSS_REASON_FORGOTTEN, message
             )
             return
-        frame = task_frame(state, task)
+        assert run.trace is not None, "the assignment was written"
+        frame = task_frame(state, task, run.trace.traceparent(task.id, command.attempt))
         self.holdings.assigned(key.namespace, task, attempt)
         self._tasks_out.setdefault(seat, []).append(frame)
 

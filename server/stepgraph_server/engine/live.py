@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stepgraph_server.core.state import RunState
     from stepgraph_server.storage.errors import StorageError
     from stepgraph_server.storage.records import RequestRecord, RunCreation, RunKey
+    from stepgraph_server.telemetry.trace_ids import RunTrace
 
 
 T = TypeVar("T")
@@ -118,3 +119,5 @@ class LiveRun:
     #: It is quarantined: nothing acts on it any more.
     abandoned: bool = False
     world: World | None = None
+    #: The trace that its spans stand in; it follows from the state, so it goes when the state does.
+    trace: RunTrace | None = None

@@ -34,6 +34,7 @@ from stepgraph_server.storage.errors import (
     RunExists,
     StorageError,
 )
+from stepgraph_server.telemetry.run_observer import RunObserver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -116,7 +117,7 @@ class Publisher(Protocol):
 class Runner:
     """All runs that are in memory."""
 
-    def __init__(  # the composition root passes each dependency by name
+    def __init__(  # noqa: PLR0913  # the composition root passes each dependency by name
         self,
         *,
         store: Store,
@@ -125,8 +126,10 @@ class Runner:
         acts: Acts,
         publisher: Publisher,
         spawn: Callable[[Coroutine[None, None, None]], None],
+        observer: RunObserver | None = None,
     ) -> None:
         self._store = store
+        self._observer = observer or RunObserver()
         self.folder = Folder(store, graphs)
         self._clock = clock
         self._acts = acts
@@ -229,6 +232,8 @@ class Runner:
     def _submit(
         self, run: LiveRun, state: RunState, delivery: Delivery, decision: Decision
     ) -> None:
+        if run.trace is None:
+            run.trace = self._observer.trace_of(run.key.namespace, state)
         append = encode_append(run.key, state, decision.events)
         append.creation = delivery.creation
         append.request = delivery.record() if delivery.record is not None else None
@@ -289,13 +294,14 @@ class Runner:
         for delivery, decision in pending.after:
             self._finish(run, delivery, decision)
         self._publisher.publish(
-            run.key,
-            append.batch,
-            append.first_sequence,
-            append.last_sequence,
+            *(run.key, append.batch, append.first_sequence, append.last_sequence),
             appended.position,
             terminal=pending.final,
             creation=append.creation,
+        )
+        assert run.trace is not None, "it was submitted"
+        self._observer.durable(
+            run.trace, pending.decision.events, len(append.batch), append.progress.status
         )
         self._let_go(run)
 
@@ -414,7 +420,7 @@ class Runner:
             self._quarantine(run, error)
             self._acts.flush()
             return
-        run.state, run.failure = state, None
+        run.state, run.failure, run.trace = state, None, None
         if not state.final:
             self._acts.recovered(run)
             run.accepted = None

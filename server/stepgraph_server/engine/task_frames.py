@@ -20,8 +20,8 @@ MAX_INPUT_BYTES: Final = 1024 * 1024 - 16 * 1024
 _LIMITS_FIELD, _INPUT_FIELD = 5, 8
 
 
-def task_frame(state: RunState, task: Task) -> bytes:
-    """Return a serialized Task for the current attempt."""
+def task_frame(state: RunState, task: Task, traceparent: str) -> bytes:
+    """Return a serialized Task for the current attempt, whose executor gets a trace context of its own."""
     full_id = f"{state.run_id}/{task.id}"
     head = task_pb2.Task(
         task_id=full_id,
@@ -29,7 +29,7 @@ def task_frame(state: RunState, task: Task) -> bytes:
         # The same on every attempt, and another one in a fork of the run, because the run's id is part of it.
         idempotency_key=full_id,
         node_id=task.activation.node.id,
-        traceparent=state.traceparent,
+        traceparent=traceparent,
         tracestate=state.tracestate,
         tries=task.tries + 1,
     )

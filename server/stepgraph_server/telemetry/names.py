@@ -51,6 +51,24 @@ JOURNAL_FAILED: Final = "journal.failed"
 LOOP_LAGGED: Final = "loop.lagged"
 """One turn of the loop took more than 250 ms; said at most every 5 s. Fields: milliseconds, of the longest."""
 
+SPANS_LOST: Final = "spans.lost"
+"""Spans are missing in traces; said at most every minute. Fields, since the start: unsent_spans, dropped_events."""
+
+SPANS_FAULT: Final = "spans.fault"
+"""A fault of ours while spans were made; with a traceback."""
+
+COLLECTOR_LOST: Final = "collector.lost"
+"""What should be recorded can't be sent; said once until it can be again. Fields: signal."""
+
+COLLECTOR_REGAINED: Final = "collector.regained"
+"""It can be sent again. Fields: signal."""
+
+TELEMETRY_STARTED: Final = "telemetry.started"
+"""Something is recorded. Fields: traces, metrics, sampled_ratio, metrics_address."""
+
+TELEMETRY_IGNORED: Final = "telemetry.ignored"
+"""A variable of OpenTelemetry's can't be used and is ignored. Fields: variable, expected."""
+
 SETTING_UNKNOWN: Final = "setting.unknown"
 """A variable of the environment looks like a setting and is none. Fields: variable, closest."""
 

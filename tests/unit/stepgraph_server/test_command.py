@@ -160,7 +160,7 @@ def test_a_port_in_use_is_said(run):
 )
 def test_data_that_can_t_be_used_is_said(run, monkeypatch, error, code):
     @asynccontextmanager
-    async def fail(settings):
+    async def fail(settings, **_):
         raise error
         yield
 
@@ -174,7 +174,7 @@ def test_data_that_can_t_be_used_is_said(run, monkeypatch, error, code):
 
 def test_a_fault_goes_to_the_log(run, monkeypatch):
     @asynccontextmanager
-    async def fail(settings):
+    async def fail(settings, **_):
         raise ZeroDivisionError
         yield
 
@@ -190,7 +190,7 @@ def test_a_second_signal_ends_it_at_once(run, monkeypatch):
     exits = []
 
     @asynccontextmanager
-    async def stubborn(settings):
+    async def stubborn(settings, **_):
         async with real(settings) as server:
             yield server
             terminate()

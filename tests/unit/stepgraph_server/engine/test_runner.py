@@ -361,10 +361,10 @@ async def test_an_input_that_can_not_be_made_quarantines_that_run_and_others_of_
         executor = await Executor(it, max_in_flight=10).connect()
         task_frame = dispatcher.task_frame
 
-        def broken(state, task):
+        def broken(state, task, traceparent):
             if state.run_id == "r1":
                 raise ZeroDivisionError
-            return task_frame(state, task)
+            return task_frame(state, task, traceparent)
 
         monkeypatch.setattr(dispatcher, "task_frame", broken)
         await together(it.start(wide(3)), it.start(work(), "r2"))
