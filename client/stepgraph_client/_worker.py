@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import executor_service_pb2 as pb
 from stepgraph.v1 import llm_pb2, task_pb2
-from stepgraph_client import task_results, tracing
+from stepgraph_client import task_results
 from stepgraph_client._functions import describe, key_of
+from stepgraph_client._task_spans import working_on
 from stepgraph_client.errors import NotFound, TooMuch
 from stepgraph_client.task_errors import Failed, ToolError, failure_outcome
 
@@ -159,7 +160,7 @@ class Worker:
         assert work.ctx is not None, "it was prepared"
         work.started = True
         try:
-            with tracing.working_on(work.task):
+            with working_on(work.task):
                 returned = await self._returned(
                     function.bind(work.task.input, work.ctx), function, work
                 )

@@ -1,35 +1,21 @@
-"""Traces of the program that uses this package, handed on to the server and taken up from it.
+"""The trace of the program that uses this package, handed on to the server with each call.
 
 Rules: OpenTelemetry is not needed, and what nobody has imported costs nothing: a program that traces has imported its API. Nothing is
-configured here, and no payload, message or traceback goes into a span. What is current before a call is current after it.
+configured here.
 """
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Final
-
-from stepgraph_client._functions import describe, key_of
-from stepgraph_client.task_errors import Failed, ToolError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from opentelemetry.trace import Span
-    from opentelemetry.util.types import AttributeValue
-
-    from stepgraph.v1 import task_pb2
+from typing import Final
 
 #: Loaded by whoever makes or configures spans, and by nobody else.
-_API: Final = "opentelemetry.trace"
-_NOTHING: Final[AbstractContextManager[None]] = nullcontext()
+API: Final = "opentelemetry.trace"
 
 
 def metadata() -> tuple[tuple[str, str], ...] | None:
     """Return what tells the server of a call which trace it is part of; None if it is part of none."""
-    if _API not in sys.modules:
+    if API not in sys.modules:
         return None
     from opentelemetry import propagate  # noqa: PLC0415  # see the rules
 
@@ -37,61 +23,3 @@ def metadata() -> tuple[tuple[str, str], ...] | None:
     propagate.inject(carrier)
     # gRPC refuses names with capitals, which some propagators use.
     return tuple((name.lower(), value) for name, value in carrier.items()) or None
-
-
-def working_on(task: task_pb2.Task) -> AbstractContextManager[None]:
-    """Continue the trace of an attempt inside: with a span such as "tool search" if this program records spans."""
-    if _API not in sys.modules:
-        return _NOTHING
-    return _continued(task)
-
-
-@contextmanager
-def _continued(task: task_pb2.Task) -> Iterator[None]:
-    from opentelemetry import trace  # noqa: PLC0415  # see the rules
-    from opentelemetry.trace.propagation.tracecontext import (  # noqa: PLC0415
-        TraceContextTextMapPropagator,
-    )
-
-    # This much of a task is always in this form, whatever propagators the program uses elsewhere.
-    parent = TraceContextTextMapPropagator().extract(
-        {"traceparent": task.traceparent, "tracestate": task.tracestate}
-    )
-    attributes: dict[str, AttributeValue] = {
-        "stepgraph.run.id": task.task_id.partition("/")[0],
-        "stepgraph.node.id": task.node_id,
-        "stepgraph.task.id": task.task_id,
-        "stepgraph.attempt": task.attempt,
-    }
-    with trace.get_tracer("stepgraph_client").start_as_current_span(
-        describe(key_of(task.input)),
-        context=parent,
-        kind=trace.SpanKind.SERVER,
-        attributes=attributes,
-        # Both would put the text of the exception into the span.
-        record_exception=False,
-        set_status_on_exception=False,
-    ) as span:
-        try:
-            yield
-        except asyncio.CancelledError:
-            # The server wanted it so, or this program stops: no error.
-            span.set_attribute("stepgraph.outcome", "cancelled")
-            raise
-        except BaseException as error:
-            _set_error(span, error)
-            raise
-
-
-def _set_error(span: Span, error: BaseException) -> None:
-    from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415  # it is loaded
-
-    match error:
-        case Failed():
-            kind = error.code
-        case ToolError():
-            kind = "TOOL_REPORTS_ERROR"
-        case _:
-            kind = type(error).__qualname__
-    span.set_attribute("error.type", kind)
-    span.set_status(Status(StatusCode.ERROR, kind))
