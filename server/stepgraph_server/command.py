@@ -21,6 +21,7 @@ import click
 from stepgraph_server import app
 from stepgraph_server.api.listening import AddressRefused, parse_address
 from stepgraph_server.config import PREFIX, SettingError, load, otel_variables
+from stepgraph_server.settings_file import SettingsFileError
 from stepgraph_server.storage.errors import StoreInUse, StoreUnusable
 from stepgraph_server.storage.sqlite.mounts import EPHEMERAL, REMOTE, file_system
 from stepgraph_server.telemetry import logs, names
@@ -124,7 +125,7 @@ def serve(  # noqa: PLR0913  # click passes each flag by name
     flags |= {name: "true" for name, is_on in (("memory", memory), ("insecure", insecure)) if is_on}
     try:
         loaded = load(flags, file=config or _config_of_all_commands())
-    except SettingError as error:
+    except (SettingError, SettingsFileError) as error:
         _fail(EXIT_SETTING, str(error))
     if show:
         for line in describe(loaded):

@@ -5,41 +5,26 @@ its kind (which says how text is read and shown) and its meaning; its name, its 
 that. Nothing else in the server has a default of its own that an operator might want to change.
 
 A setting `limits.max_graph_bytes` comes from `--set limits.max_graph_bytes=4MiB`, else from STEPGRAPH_LIMITS_MAX_GRAPH_BYTES,
-else from the file of settings, else from its default. The file is TOML; what is in its table `server` is ours:
-
-    [server]
-    listen = "127.0.0.1:7233"
-
-    [server.limits]
-    max_graph_bytes = "4MiB"
+else from the file of settings (`settings_file`), else from its default.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 import re
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, cast, get_args, get_type_hints
 
 from stepgraph_server.core.errors import StepgraphError
 from stepgraph_server.core.instants import HOUR, MILLISECOND, MINUTE, SECOND, Span, seconds_text
+from stepgraph_server.settings_file import FILE_VARIABLE, meant, read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 PREFIX: Final = "STEPGRAPH_"
-FILE_VARIABLE: Final = "STEPGRAPH_CONFIG"
-SECTION: Final = "server"
-SECTIONS: Final = frozenset({SECTION, "client"})
-"""The command line reads its own part of the same file, and says itself what is wrong there."""
-
-MAX_FILE_BYTES: Final = 256 * 1024
-"""A file of settings is written by hand; what is larger is some other file."""
-
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
@@ -443,14 +428,6 @@ def _about(group: str, name: str, hint: object) -> _About:
     return _About(group=group, field_name=name, kind=kind, meaning=meaning)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsFile:
-    """What a file says, by the name of the setting. `path` is where it is, or would be."""
-
-    path: Path
-    texts: Mapping[str, str] = field(default_factory=dict)
-
-
 def load(
     flags: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
@@ -466,11 +443,13 @@ def load(
             where it may be missing.
 
     Raises:
-        SettingError: A name is unknown, a text can't be read, or settings contradict each other; or the file can't be read.
+        SettingError: A name is unknown, a text can't be read, or settings contradict each other.
+        SettingsFileError: The file of settings can't be used.
     """
     given = dict(flags or {})
     variables = os.environ if environment is None else environment
-    found = read_file(file, variables)
+    names = [about.name for about in _abouts()]
+    found = read_file(file, variables, names)
     groups: dict[str, dict[str, object]] = {"": {}}
     sources: dict[str, str] = {}
     for about in _abouts():
@@ -490,81 +469,12 @@ def load(
             ) from None
         sources[about.name] = source
     if given:
-        raise _no_such(min(given), "a flag")
+        unknown = min(given)
+        message = f"there is no such setting{meant(unknown, names)}; `stepgraph serve --settings` lists all"
+        raise SettingError(name=unknown, source="a flag", message=message)
     known = {about.variable for about in _abouts()} | {FILE_VARIABLE}
     others = sorted(name for name in set(variables) - known if name.startswith(PREFIX))
     return LoadedSettings(settings=_build(groups), sources=sources, unknown=tuple(others))
-
-
-def read_file(named: str, environment: Mapping[str, str]) -> SettingsFile:
-    """Return what the file of settings says of the server.
-
-    Raises:
-        SettingError: It was named and can't be read; it is no TOML; or it has what is no setting.
-    """
-    given = named or environment.get(FILE_VARIABLE, "")
-    path = Path(given).expanduser() if given else _usual_place(environment)
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        if not given and isinstance(error, (FileNotFoundError, NotADirectoryError)):
-            return SettingsFile(path=path)
-        raise _bad_file(path, f"can't be read: {error.strerror or error}") from error
-    if len(content) > MAX_FILE_BYTES:
-        raise _bad_file(path, "is too large for a file of settings: it has more than 256 KiB")
-    try:
-        document = tomllib.loads(content.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise _bad_file(path, f"is not TOML: {error}") from error
-    for key in document:
-        if key not in SECTIONS:
-            raise _no_such(f"[{key}]", str(path), [f"[{each}]" for each in sorted(SECTIONS)])
-    ours = document.get(SECTION, {})
-    if not isinstance(ours, dict):
-        raise _bad_file(path, f"{SECTION} must be a table: write [{SECTION}] on a line of its own")
-    return SettingsFile(path=path, texts=dict(_flattened(path, ours)))
-
-
-def _usual_place(environment: Mapping[str, str]) -> Path:
-    base = environment.get("XDG_CONFIG_HOME", "")
-    folder = Path(base) if Path(base).is_absolute() else Path("~/.config").expanduser()
-    return folder / "stepgraph" / "config.toml"
-
-
-def _flattened(path: Path, table: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Yield the settings of a table by their names, as the texts that a flag would have."""
-    groups = {about.group for about in _abouts()} - {""}
-    names = {about.name for about in _abouts()}
-    for key, value in table.items():
-        if key in groups and isinstance(value, dict):
-            members = {f"{key}.{name}": member for name, member in value.items()}
-        else:
-            members = {key: value}
-        for name, member in members.items():
-            if name not in names:
-                raise _no_such(name, str(path))
-            if not isinstance(member, (str, int, float)):
-                message = "expected a text, a number, or true or false"
-                raise SettingError(name=name, source=str(path), message=message)
-            # TOML's own words for what is on or off are ours as well.
-            yield name, str(member).lower() if isinstance(member, bool) else str(member)
-
-
-def _bad_file(path: Path, message: str) -> SettingError:
-    return SettingError(name=f"the settings file {path}", source="", message=message)
-
-
-def _no_such(name: str, source: str, names: Iterable[str] = ()) -> SettingError:
-    """Return the error for a name that is no setting, with the one that was probably meant."""
-    known = list(names) or [about.name for about in _abouts()]
-    # By the whole name, else by its last part: a group is easily forgotten.
-    near = difflib.get_close_matches(name, known, 1) or [
-        each for each in known if each.rpartition(".")[2] == name.rpartition(".")[2]
-    ]
-    meant = f"; did you mean {near[0]}?" if near else ""
-    message = f"there is no such setting{meant}; `stepgraph serve --settings` lists all"
-    return SettingError(name=name, source=source, message=message)
 
 
 def _build(groups: dict[str, dict[str, object]]) -> Settings:

@@ -29,6 +29,8 @@ def keep_logging_as_it_was():
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    # What whoever runs the tests has at home is none of their business.
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
     def run(*args, **env):
         return CliRunner().invoke(command.serve, list(args), env=env, catch_exceptions=False)
@@ -216,6 +218,24 @@ def test_settings_are_shown_with_where_they_come_from(run):
     assert lines["listen"].endswith("(from STEPGRAPH_LISTEN)")
     assert lines["retry.max_tries"].endswith("(from the flag for retry.max_tries)")
     assert "(from" not in lines["retry.jitter"]
+
+
+def test_settings_may_stand_in_a_file(run, tmp_path):
+    """Named behind the command or in the environment; what is wrong there is said in one line."""
+    file = tmp_path / "settings.toml"
+    file.write_text("[server.retry]\nmax_tries = 5\n")
+
+    for result in (
+        run("--settings", "--config", "settings.toml"),
+        run("--settings", STEPGRAPH_CONFIG="settings.toml"),
+    ):
+        lines = {line.split()[0]: line for line in result.stdout.splitlines()}
+        assert lines["retry.max_tries"].endswith("(from settings.toml)")
+    file.write_text("[server.retry]\nmax_try = 5\n")
+    result = run("--settings", "--config", "settings.toml")
+    assert result.exit_code == 2
+    assert "did you mean retry.max_tries?" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_the_help_lists_the_exit_codes(run):

@@ -135,3 +135,21 @@ def test_the_process_environment_is_read_if_no_other_is_given(monkeypatch):
     monkeypatch.setenv("STEPGRAPH_LOG_LEVEL", "error")
 
     assert load().settings.log_level == "error"
+
+
+def test_the_file_counts_after_the_environment_and_before_the_defaults(tmp_path):
+    path = tmp_path / "settings.toml"
+    path.write_text('[server]\nlisten = "127.0.0.1:3"\n[server.retry]\nmax_tries = 5\n')
+
+    loaded = load({}, {"STEPGRAPH_LISTEN": "127.0.0.1:4"}, file=str(path))
+
+    assert loaded.settings.listen == "127.0.0.1:4"
+    assert loaded.settings.retry.max_tries == 5
+    rows = {row.name: row.source for row in loaded.describe()}
+    assert rows["retry.max_tries"] == str(path)
+    assert load({}, {"STEPGRAPH_CONFIG": str(path)}).settings.retry.max_tries == 5
+
+
+def test_a_misspelt_flag_is_told_what_was_meant():
+    with pytest.raises(SettingError, match=r"did you mean limits\.max_labels\?"):
+        load({"limits.max_label": "3"}, {})
