@@ -32,6 +32,7 @@ Rules: a file never builds anything but a `StateGraph`; everything that is wrong
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepgraph.v1.graph_pb2 import StateGraph
@@ -41,7 +42,6 @@ from stepgraph_client.shapes import fill
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 #: How many problems of a file an error lists; the rest are counted.
 MAX_PROBLEMS = 20
@@ -122,12 +122,13 @@ class GraphFile:
     source: SourceMap
 
 
-def load_graph(path: Path) -> GraphFile:
+def load_graph(path: Path | str) -> GraphFile:
     """Read a graph from a YAML or JSON file.
 
     Raises:
         GraphFileError: the file can't be read or is not a graph; all problems at once.
     """
+    path = Path(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

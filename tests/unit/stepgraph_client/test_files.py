@@ -70,6 +70,7 @@ def test_a_file_is_read_by_what_it_is_called(tmp_path: Path) -> None:
     js.write_text('{"name":\t"g"}')
     assert load_graph(yaml).graph.name == "react"
     assert load_graph(js).graph.name == "g"
+    assert load_graph(str(js)).graph.name == "g", "a place may be text"
 
 
 def test_everything_that_is_wrong_is_told_in_the_order_of_the_file() -> None:
