@@ -10,7 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from stepgraph.v1 import event_pb2
-from stepgraph_server.engine.watch.frames import Part, parts_of, parts_of_events, transient_field
+from stepgraph_server.engine.watch.frames import Part, parts_of, transient_field
 from stepgraph_server.engine.watch.summary import summary_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class ShownBatch:
         """Return the events as a view shows them, in parts that fit into a response."""
         if summary:
             if self._summary is None:
-                self._summary = parts_of_events(summary_of(self._stored), self.first_sequence)
+                self._summary = parts_of(summary_of(self._stored), self.first_sequence)
             return self._summary
         if self._full is None:
             self._full = parts_of(self._stored, self.first_sequence)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stepgraph.v1 import event_pb2, run_service_pb2
-from stepgraph_server.core.wire import length_prefix, varint
+from stepgraph_server.core.wire import varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,7 +39,6 @@ def _tag(message: type[Message], field: str) -> int:
 _STORED_EVENT: Final = _tag(event_pb2.EventBatch, "events")
 _RUN_ID: Final = _tag(run_service_pb2.WatchBatch, "run_id")
 _EVENT: Final = _tag(run_service_pb2.WatchBatch, "events")
-_EVENT_NUMBER: Final = run_service_pb2.WatchBatch.EVENTS_FIELD_NUMBER
 _TRANSIENT: Final = _tag(run_service_pb2.WatchBatch, "transient_events")
 
 
@@ -81,30 +80,6 @@ def parts_of(batch: bytes, first_sequence: int) -> list[Part]:
     if starts:
         parts.append(_part(fields, begin, at, first_sequence, starts))
     return parts
-
-
-def parts_of_events(events: Iterable[bytes], first_sequence: int) -> list[Part]:
-    """Return serialized events as `parts_of` returns those of a batch."""
-    parts: list[Part] = []
-    pieces: list[bytes] = []
-    starts: list[int] = []
-    size = 0
-    for event in events:
-        head = length_prefix(_EVENT_NUMBER, len(event))
-        if starts and size + len(head) + len(event) > MAX_PART_BYTES:
-            parts.append(_joined(pieces, first_sequence, starts))
-            first_sequence += len(starts)
-            pieces, starts, size = [], [], 0
-        starts.append(size)
-        pieces += (head, event)
-        size += len(head) + len(event)
-    if starts:
-        parts.append(_joined(pieces, first_sequence, starts))
-    return parts
-
-
-def _joined(pieces: list[bytes], first_sequence: int, starts: list[int]) -> Part:
-    return Part(first_sequence, first_sequence + len(starts) - 1, b"".join(pieces), starts)
 
 
 def _part(fields: bytearray, begin: int, end: int, first_sequence: int, starts: list[int]) -> Part:

@@ -1,19 +1,26 @@
 """What a watcher with the view SUMMARY does not see.
 
-Rules: one table says what is cleared, by kind of event; everything else stays: kinds, ids, times, codes, digests, counts. A
-kind that is not known here comes from a newer server, and nothing but its sequence and time is shown.
+Rules: one table says what is cleared, by kind of event; everything else that this server knows stays: kinds, ids, times, codes,
+digests, counts. What it does not know, a kind or a field of a newer server, is not shown: it may be a payload.
+
+Nothing is cleared event by event. The schema is cut once instead: a copy of its message types that lacks the fields of the table,
+to which payloads are unknown fields, which protobuf drops from all of a batch in one call. A batch of 4 events costs 3 us; with each event
+looked at, cleared and serialized it cost 9.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
+
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.message_factory import GetMessageClass
 
 from stepgraph.v1 import event_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from google.protobuf.message import Message
+    from google.protobuf.descriptor import Descriptor, FileDescriptor
 
 _FAILURE: Final = ("message", "details", "causes", "payload")
 
@@ -65,30 +72,84 @@ CLEARED: Final[Mapping[str, Sequence[str]]] = {
     "run_cancelled": (*_failure_in("failure"), "result.final_state", "result.output"),
 }
 
-#: The same, with the names split once.
-_PATHS: Final = {
-    kind: tuple(tuple(path.split(".")) for path in paths) for kind, paths in CLEARED.items()
-}
+_PACKAGE: Final = "stepgraph.summary"
 
 
-def summary_of(batch: bytes) -> list[bytes]:
-    """Return the events of a serialized EventBatch without their payloads, each serialized."""
-    summary = []
-    for event in event_pb2.EventBatch.FromString(batch).events:
-        kind = event.WhichOneof("kind")
-        if kind is None:
-            event.DiscardUnknownFields()
-        else:
-            for path in _PATHS[kind]:
-                _clear(getattr(event, kind), path)
-        summary.append(event.SerializeToString())
-    return summary
+def summary_of(batch: bytes) -> bytes:
+    """Return a serialized EventBatch with the same events without their payloads."""
+    summary = _SUMMARY.FromString(batch)
+    summary.DiscardUnknownFields()
+    return summary.SerializeToString()
 
 
-def _clear(message: Message, path: tuple[str, ...]) -> None:
-    for name in path[:-1]:
-        # Reading into an absent message would show an empty one where there is none.
-        if not message.HasField(name):
-            return
-        message = getattr(message, name)
-    message.ClearField(path[-1])
+def _paths() -> Iterable[tuple[str, ...]]:
+    """Yield all that is not shown, as paths below an EventBatch."""
+    for kind in event_pb2.RunEvent.DESCRIPTOR.oneofs_by_name["kind"].fields:
+        if kind.name not in CLEARED:
+            yield ("events", kind.name)
+        for path in CLEARED.get(kind.name, ()):
+            yield ("events", kind.name, *path.split("."))
+
+
+def _cut(
+    file: descriptor_pb2.FileDescriptorProto,
+    name: str,
+    original: Descriptor,
+    paths: Iterable[tuple[str, ...]],
+) -> str:
+    """Add a copy of a message type, and of those below it, that lacks the fields at these paths; return its full name."""
+    below: dict[str, list[tuple[str, ...]]] = {}
+    for first, *rest in paths:
+        below.setdefault(first, []).append(tuple(rest))
+    copy = descriptor_pb2.DescriptorProto()
+    original.CopyToProto(copy)
+    copy.name = name
+    fields, oneofs = list(copy.field), list(copy.oneof_decl)
+    copy.ClearField("field")
+    copy.ClearField("oneof_decl")
+    kept: dict[int, int] = {}
+    for field in fields:
+        cut = below.get(field.name, ())
+        if () in cut:
+            continue
+        inner = original.fields_by_name[field.name].message_type
+        if cut:
+            assert inner is not None, "only messages have something below them"
+            field.type_name = _cut(file, f"{name}_{field.name}", inner, cut)
+        elif inner is not None and inner.GetOptions().map_entry:
+            # A map's type belongs to the message that has the map.
+            field.type_name = f".{_PACKAGE}.{name}.{inner.name}"
+        if field.HasField("oneof_index"):
+            # A oneof without fields would be none.
+            if field.oneof_index not in kept:
+                kept[field.oneof_index] = len(kept)
+                copy.oneof_decl.append(oneofs[field.oneof_index])
+            field.oneof_index = kept[field.oneof_index]
+        copy.field.append(field)
+    file.message_type.append(copy)
+    return f".{_PACKAGE}.{name}"
+
+
+def _needed(file: FileDescriptor, found: dict[str, None]) -> dict[str, None]:
+    found[file.name] = None
+    for other in file.dependencies:
+        if other.name not in found:
+            _needed(other, found)
+    return found
+
+
+def _make() -> type[event_pb2.EventBatch]:
+    """Return the class of batches that have no payloads. It reads what EventBatch reads."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name="stepgraph/summary.proto",
+        package=_PACKAGE,
+        syntax="proto3",
+        dependency=_needed(event_pb2.DESCRIPTOR, {}),
+    )
+    name = _cut(file, "EventBatch", event_pb2.EventBatch.DESCRIPTOR, _paths())
+    pool = descriptor_pool.Default()
+    pool.AddSerializedFile(file.SerializeToString())
+    return cast("type[event_pb2.EventBatch]", GetMessageClass(pool.FindMessageTypeByName(name[1:])))
+
+
+_SUMMARY: Final = _make()
