@@ -75,21 +75,18 @@ class Entry:
         self.provider_ids: tuple[str, ...] = ()
         self.is_one_result = False
         if self.role == pb.ROLE_ASSISTANT:
-            self.calls = tuple(
-                [
-                    CallRef(call.id, call.name, call.provider_id)
-                    for block in message.content
-                    if block.HasField("tool_call")
-                    for call in (block.tool_call,)
-                ]
-            )
+            calls: list[CallRef] = []
+            for block in message.content:
+                if block.HasField("tool_call"):
+                    call = block.tool_call
+                    calls.append(CallRef(call.id, call.name, call.provider_id))
+            self.calls = tuple(calls)
         elif self.role == pb.ROLE_TOOL:
-            results = [
-                block.tool_result for block in message.content if block.HasField("tool_result")
-            ]
+            content = message.content
+            results = [block.tool_result for block in content if block.HasField("tool_result")]
             self.results = tuple([result.call_id for result in results])
             self.provider_ids = tuple([result.provider_id for result in results])
-            self.is_one_result = len(results) == len(message.content) == 1
+            self.is_one_result = len(results) == len(content) == 1
 
     @property
     def size(self) -> int:
@@ -476,5 +473,7 @@ def _made_up_result(call: CallRef, reason: str) -> bytes:
 
 def _next_to_answer(waiting: tuple[_OpenCall, ...]) -> _OpenCall:
     """Return the first call of the latest message. Calls are in the order in which they were appended."""
+    if len(waiting) == 1:
+        return waiting[0]
     latest = waiting[-1].entry_index
     return next(each for each in waiting if each.entry_index == latest)

@@ -77,9 +77,12 @@ def parse_decision(
     if switch is not None:
         return switch
     if calls:
-        return pb.GraphDecision(
-            tool_calls=pb.GraphDecision.ToolCalls(count=len(calls), calls=calls)
-        )
+        # Built in place: as arguments of a constructor the calls would be copied twice.
+        decision = pb.GraphDecision()
+        asked = decision.tool_calls
+        asked.count = len(calls)
+        asked.calls.extend(calls)
+        return decision
     return pb.GraphDecision(direct_answer=pb.GraphDecision.DirectAnswer(text=reply_text(message)))
 
 

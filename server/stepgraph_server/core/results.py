@@ -92,18 +92,17 @@ def _check_output(value: value_pb2.Value, path: str) -> list[Violation]:
 
 def _accept_reply(task: Task, reply: llm_pb2.LlmResponse) -> failure_pb2.Failure | None:
     if reply.stop_reason == llm_pb2.LLM_STOP_REASON_MAX_TOKENS:
-        message = "the reply was cut off by its token limit; allow more tokens, or ask for less"
-        return failure("REPLY_CUT_OFF", message, source=task.executor_id)
+        why = "the reply was cut off by its token limit; allow more tokens, or ask for less"
+        return failure("REPLY_CUT_OFF", why, source=task.executor_id)
     if reply.stop_reason == llm_pb2.LLM_STOP_REASON_REFUSED:
         return failure(
             "REPLY_REFUSED",
             f"the model refused: {reply_text(reply.message)}",
             source=task.executor_id,
         )
-    reply.message.role = conversation_pb2.ROLE_ASSISTANT
-    if name_calls(reply.message, _call_prefix(task)):
-        return None
-    return _schema_problem(task, reply.message)
+    message = reply.message
+    message.role = conversation_pb2.ROLE_ASSISTANT
+    return None if name_calls(message, _call_prefix(task)) else _schema_problem(task, message)
 
 
 def _call_prefix(task: Task) -> str:

@@ -166,7 +166,7 @@ def prepare(state: RunState, task: Task) -> Prepared:
 def complete_node(turn: Turn, activation: Activation, done: Done) -> None:
     """End a node well, or fail it if what it writes or its conditions can't be taken."""
     state = turn.state
-    full = with_answer(activation, done)
+    full = done if activation.answer is None else with_answer(activation, done)
     try:
         carried, delta = settle(state, activation, full)
     except ReducerError as error:

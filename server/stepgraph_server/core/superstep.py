@@ -110,7 +110,7 @@ def apply_superstep_started(state: RunState, event: event_pb2.RunEvent) -> None:
     state.arrivals = plan.arrivals
     number = state.iterations = fact.superstep
     state.possible = plan.possible
-    state.budget_at_start = state.budget_remaining
+    state.budget_at_start = state.budget_remaining if state.token_limit else None
     state.activations = {}
     for node, carried in plan.frontier:
         activation = _enter(node, carried, number)

@@ -134,12 +134,14 @@ def apply_task_completed(state: RunState, event: event_pb2.RunEvent) -> None:
         activation.call_ids[index] = fact.call_id
         activation.results[index] = fact.result
         return
-    if fact.result.HasField("llm"):
-        state.tokens.add(fact.result.llm.usage)
-    elif fact.result.HasField("agent"):
-        state.tokens.add(fact.result.agent.usage)
-    _end(state, state.tasks[fact.task_id], fact.result)
-    state.remembered[fact.task_id] = (fact.attempt, fact.result)
+    task_id, result = fact.task_id, fact.result
+    kind = result.WhichOneof("kind")
+    if kind == "llm" and result.llm.HasField("usage"):
+        state.tokens.add(result.llm.usage)
+    elif kind == "agent":
+        state.tokens.add(result.agent.usage)
+    _end(state, state.tasks[task_id], result)
+    state.remembered[task_id] = (fact.attempt, result)
     if len(state.remembered) > MAX_REMEMBERED_TASKS:
         state.remembered.popitem(last=False)
 

@@ -48,7 +48,7 @@ def schedule(turn: Turn, activation: Activation, effect: Effect, number: int, in
     task.label = effect.label
     task.call_id = effect.call_id
     task.prepared = effect.prepared
-    tools_digest = _record_tools(turn, effect.tools)
+    tools_digest = "" if effect.tools is None else _record_tools(turn, effect.tools)
     event = turn.next_event()
     fact = event.task_scheduled
     fact.task_id = task_id
@@ -119,10 +119,8 @@ def _record(turn: Turn, task: Task, event: event_pb2.RunEvent, *, hold: bool) ->
         _wait_for_room(turn, task)
 
 
-def _record_tools(turn: Turn, tools: ToolSet | None) -> str:
+def _record_tools(turn: Turn, tools: ToolSet) -> str:
     """Record a set of tools that this run has not offered yet; return its digest."""
-    if tools is None:
-        return ""
     if tools.digest not in turn.state.tool_sets:
         turn.emit(
             "tools_offered",
@@ -340,7 +338,7 @@ def due_at(task: Task) -> Instant | None:
     if limits.total:
         at = task.scheduled_at + limits.total
     if task.status is TaskStatus.ASSIGNED:
-        at = min(at, _attempt_due_at(task))
+        at = _attempt_due_at(task, at)
     elif task.waits or (task.status is TaskStatus.QUEUED and not task.held):
         if limits.queue:
             at = min(at, task.queued_at + limits.queue)
@@ -350,14 +348,13 @@ def due_at(task: Task) -> Instant | None:
     return None if at == NEVER else Instant(at)
 
 
-def _attempt_due_at(task: Task) -> int:
+def _attempt_due_at(task: Task, at: int) -> int:
     limits, start = task.limits, task.assigned_at
     assert start is not None
-    at: int = NEVER
-    if limits.run:
+    if limits.run and start + limits.run < at:
         at = start + limits.run
-    if limits.accept and not task.accepted:
-        at = min(at, start + limits.accept)
+    if limits.accept and not task.accepted and start + limits.accept < at:
+        at = start + limits.accept
     if limits.idle and task.streaming:
         at = min(at, (task.progress_at or start) + limits.idle)
     return at

@@ -34,6 +34,7 @@ class Turn:
         "acks",
         "agenda",
         "bytes",
+        "command",
         "commands",
         "events",
         "now",
@@ -55,6 +56,8 @@ class Turn:
         self.now = now
         self.events: list[event_pb2.RunEvent] = []
         self.commands: list[Command] = []
+        #: Want something done once the events are durable.
+        self.command: Callable[[Command], None] = self.commands.append
         self.acks: list[tuple[str, int, executor_service_pb2.AckVerdict.ValueType]] = []
         #: Activations that can go on. A worklist instead of calls, so that no graph is too deep.
         self.agenda: deque[Activation] = deque()
@@ -94,7 +97,3 @@ class Turn:
             self.work.done > limits.max_work_per_decision
             or self.bytes > limits.max_bytes_per_decision
         )
-
-    def command(self, command: Command) -> None:
-        """Want something done once the events are durable."""
-        self.commands.append(command)
