@@ -169,7 +169,7 @@ Input: TypeAlias = (
 # Commands
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Send:
     """Send an attempt to the executor that it is assigned to."""
 
@@ -197,7 +197,7 @@ class StopAttempt:
     reason: str
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class AttemptOver:
     """An attempt has ended; what it showed does not count unless it gave the result."""
 
@@ -215,7 +215,7 @@ class Yield:
 Command: TypeAlias = Send | Enqueue | StopAttempt | AttemptOver | Yield
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Decision:
     """What a decision gives: events to make durable, then commands to carry out, and verdicts for the executor."""
 

@@ -57,9 +57,7 @@ def _lone_step(state: RunState) -> Plan | None:
     if target.join_all:
         return None
     possible = target.bit if target.terminal else target.bit | target.reach
-    return Plan(
-        frontier=((target, activation.carried),), arrivals={}, displaced=(), possible=possible
-    )
+    return Plan(((target, activation.carried),), {}, (), possible)
 
 
 def _followed(state: RunState, activation: Activation) -> list[tuple[str, Carried]]:

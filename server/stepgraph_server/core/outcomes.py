@@ -100,9 +100,7 @@ def _on_success(turn: Turn, task: Task, result: task_pb2.TaskResult, missing: st
         usage = result.llm.usage if result.HasField("llm") else result.agent.usage
         fail_attempt(turn, task, problem, usage=usage)
         return
-    turn.command(
-        AttemptOver(task_id=task.id, attempt=task.attempt, instance=task.instance, discarded=False)
-    )
+    turn.command(AttemptOver(task.id, task.attempt, task.instance, discarded=False))
     end(turn, task, event)
 
 

@@ -38,7 +38,7 @@ class ConditionFailed(Exception):  # named for what happened; it never leaves th
         self.failure = why
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Routing:
     """What became of a node's edges."""
 
@@ -69,8 +69,10 @@ def route_success(
         if undecided:
             return Routing(edges=(), undecided=tuple(undecided))
     edges, held = _evaluate(state, activation, View(state, carried, delta, work))
-    dead_end = not held and any(edge.condition_kind != "error_occurred" for edge in node.edges)
-    return Routing(edges=edges, dead_end=dead_end)
+    if held:
+        return Routing(edges)
+    dead_end = any(edge.condition_kind != "error_occurred" for edge in node.edges)
+    return Routing(edges, dead_end=dead_end)
 
 
 def route_failure(

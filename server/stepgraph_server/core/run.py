@@ -89,7 +89,7 @@ def decide(state: RunState, happened: Input, world: World, now: Instant) -> Deci
         _watch_limits(turn)
     if not state.final:
         state.status = live_status(state)
-    return Decision(events=turn.events, commands=turn.commands, acks=turn.acks)
+    return Decision(turn.events, turn.commands, turn.acks)
 
 
 def _take(
@@ -250,7 +250,7 @@ def evolve(state: RunState, event: event_pb2.RunEvent, at: Instant | None = None
         )
         raise ValueError(message)
     kind = event.WhichOneof("kind")
-    apply = _FACTS.get(kind or "")
+    apply = _FACTS.get(kind)
     if apply is None:
         message = f"an event of a kind that this server does not know ({kind or 'unset'})"
         raise ValueError(message)
@@ -304,7 +304,7 @@ def _apply_limit_neared(state: RunState, event: event_pb2.RunEvent) -> None:
     state.limits_neared.add(event.limit_neared.limit_name)
 
 
-_FACTS: Final[Mapping[str, Callable[[RunState, event_pb2.RunEvent], None]]] = {
+_FACTS: Final[Mapping[str | None, Callable[[RunState, event_pb2.RunEvent], None]]] = {
     "run_started": _apply_run_started,
     "superstep_started": superstep.apply_superstep_started,
     "node_skipped": _apply_nothing,

@@ -116,11 +116,9 @@ def _act(turn: Turn, activation: Activation) -> None:
 
 def _poll(state: RunState, activation: Activation, number: int, turn: Turn | None) -> Poll:
     results = tuple([each for each in activation.results if each is not None]) if number else ()
-    work, world = (turn.work, turn.world) if turn is not None else (None, None)
+    work, world = (None, None) if turn is None else (turn.work, turn.world)
     view = View(state, activation.carried, activation.delta, work)
-    return Poll(
-        state=state, activation=activation, view=view, turn=number, results=results, world=world
-    )
+    return Poll(state, activation, view, number, results, world)
 
 
 def _await_effects(turn: Turn, activation: Activation, step: Await) -> bool:
@@ -189,7 +187,7 @@ def complete_node(turn: Turn, activation: Activation, done: Done) -> None:
         routing = route_success(state, activation, carried, delta, turn.work)
     except ConditionFailed as error:
         fact.edges_pending = True
-        activation.settled = Settled(done=done, carried=carried, delta=delta)
+        activation.settled = Settled(carried, delta)
         turn.record(event)
         fail_node(turn, activation, error.failure)
         return
@@ -197,7 +195,7 @@ def complete_node(turn: Turn, activation: Activation, done: Done) -> None:
         fact.edges.add(edge_id=edge_id, verdict=verdict)
     if routing.undecided:
         fact.edges_pending = True
-    activation.settled = Settled(done=done, carried=carried, delta=delta, edges=routing.edges)
+    activation.settled = Settled(carried, delta, routing.edges)
     turn.record(event)
     _after_routing(turn, activation, routing)
 

@@ -129,10 +129,4 @@ def _replayed_plan(state: RunState, fact: event_pb2.SuperstepStarted) -> Plan:
 
 
 def _enter(node: CompiledNode, carried: Carried, superstep: int) -> Activation:
-    return Activation(
-        id=f"{superstep}/{node.id}",
-        node=node,
-        superstep=superstep,
-        carried=carried,
-        entered_with=carried,
-    )
+    return Activation(f"{superstep}/{node.id}", node, superstep, carried, carried)

@@ -86,19 +86,21 @@ def new_task(
 ) -> Task:
     """Build a task that waits, with what its node says of tries, limits and executors."""
     node = activation.node
+    selector = both_selectors(state.selector, node.selector) if node.selector else state.selector
+    # Only a model call shows progress, not a condition of the same node.
+    streaming = node.streams and key[0] == "llm"
+    requirement = requirement_message(key)
     return Task(
-        id=task_id,
-        activation=activation,
-        key=key,
-        requirement=requirement_message(key),
-        label="",
-        selector=both_selectors(state.selector, node.selector),
-        retry=node.retry,
-        limits=node.limits,
-        # Only a model call shows progress, not a condition of the same node.
-        streaming=node.streams and key[0] == "llm",
-        scheduled_at=now,
-        queued_at=now,
+        task_id,
+        activation,
+        key,
+        requirement,
+        selector,
+        node.retry,
+        node.limits,
+        streaming,
+        now,
+        now,
     )
 
 
@@ -164,9 +166,7 @@ def assign(turn: Turn, task: Task) -> None:
 
 
 def _send(turn: Turn, task: Task) -> None:
-    turn.command(
-        Send(task=task, attempt=task.attempt, executor_id=task.executor_id, instance=task.instance)
-    )
+    turn.command(Send(task, task.attempt, task.executor_id, task.instance))
 
 
 def _wait_for_room(turn: Turn, task: Task) -> None:

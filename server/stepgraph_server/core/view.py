@@ -268,11 +268,11 @@ def settle(state: RunState, activation: Activation, done: Done) -> tuple[Carried
         decision = done.decision
         tools_digest = activation.tools_digest if decision is not None else ""
     after = Carried(
-        last_result=carried.last_result if done.value is None else done.value,
-        last_error=error,
-        decision=decision,
-        tools_digest=tools_digest,
-        paradigm=carried.paradigm if done.paradigm is None else done.paradigm,
+        carried.last_result if done.value is None else done.value,
+        error,
+        decision,
+        tools_digest,
+        carried.paradigm if done.paradigm is None else done.paradigm,
     )
     writes = done.writes
     if node.output_variable and done.value is not None:

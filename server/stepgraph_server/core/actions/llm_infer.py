@@ -94,7 +94,7 @@ def _ask(poll: Poll) -> Step:
         tools=request.tools,
         spends_tokens=True,
     )
-    return Await(effects=(effect,))
+    return Await((effect,))
 
 
 def _request(poll: Poll, action: graph_pb2.NodeAction.LlmInfer) -> _Request:

@@ -40,7 +40,7 @@ def poll(poll: Poll) -> Step:
     tools = poll.state.tool_sets.get(poll.view.carried.tools_digest)
     offered = tools.offered if tools is not None else {}
     effects = tuple(_effect(call, offered) for call in calls)
-    return Await(effects=effects, max_concurrency=action.max_concurrency)
+    return Await(effects, action.max_concurrency)
 
 
 def _effect(

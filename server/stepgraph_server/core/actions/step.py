@@ -56,7 +56,7 @@ class Answered:
     result: task_pb2.TaskResult
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Await:
     """Run effects; poll again when all have ended."""
 
@@ -77,7 +77,7 @@ Step: TypeAlias = Await | Done | Fail
 Result: TypeAlias = "task_pb2.TaskResult | failure_pb2.Failure"
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Poll:
     """What an action sees when it is polled."""
 
