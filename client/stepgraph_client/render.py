@@ -6,9 +6,11 @@ refer to. An event that this version does not know gives no line. `EventPrinter`
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from stepgraph.v1.task_pb2 import TaskAssignment
     from stepgraph_client.lines import Telling
     from stepgraph_client.watching import Event
+
+
+_WORDS = re.compile(r"'[^']*'|\S+")
 
 
 class Narrator:
@@ -66,7 +71,7 @@ class Narrator:
             case "attempt_discarded":
                 self._shown.pop(event.task_id, None)
                 yield Line(
-                    text=f"  {_who(event.task_id)}: what was shown of it does not count; it starts anew",
+                    text=f"  {who(event.task_id)}: what was shown of it does not count; it starts anew",
                     tone=Tone.WARNING,
                 )
             case "progress_dropped":
@@ -89,7 +94,7 @@ class Narrator:
                 yield Piece(stream=name, text=start + args.args, tone=Tone.QUIET)
             case "custom":
                 text = wording.value_text(progress.custom.value)
-                yield Line(text=f"  {_who(event.task_id)}: {text}", tone=Tone.QUIET)
+                yield Line(text=f"  {who(event.task_id)}: {text}", tone=Tone.QUIET)
             case _:
                 return
 
@@ -185,14 +190,14 @@ class Narrator:
         done = event.node_completed
         waits = " while executors decide its conditions" if done.edges_pending else ""
         yield Line(
-            text=f"  {_who(done.activation_id) or done.node_id} is done{_followed(done.edges)}{waits}",
+            text=f"  {who(done.activation_id) or done.node_id} is done{_followed(done.edges)}{waits}",
             tone=Tone.GOOD,
         )
 
     def _node_failed(self, event: RunEvent) -> Iterator[Telling]:
         failed = event.node_failed
         yield Line(
-            text=f"  {_who(failed.activation_id) or failed.node_id} failed: "
+            text=f"  {who(failed.activation_id) or failed.node_id} failed: "
             f"{failure_text(failed.failure)}{_followed(failed.edges)}",
             tone=Tone.BAD,
         )
@@ -206,7 +211,7 @@ class Narrator:
     def _node_cancelled(self, event: RunEvent) -> Iterator[Telling]:
         cancelled = event.node_cancelled
         yield Line(
-            text=f"  {_who(cancelled.activation_id) or cancelled.node_id} was stopped"
+            text=f"  {who(cancelled.activation_id) or cancelled.node_id} was stopped"
             f"{_because(cancelled.reason)}",
             tone=Tone.QUIET,
         )
@@ -214,7 +219,7 @@ class Narrator:
     def _edges_evaluated(self, event: RunEvent) -> Iterator[Telling]:
         evaluated = event.edges_evaluated
         text = _followed(evaluated.edges) or ", no edge is followed"
-        yield Line(text=f"  {_who(evaluated.activation_id)} was decided{text}")
+        yield Line(text=f"  {who(evaluated.activation_id)} was decided{text}")
 
     def _variable_overwritten(self, event: RunEvent) -> Iterator[Telling]:
         written = event.variable_overwritten
@@ -329,14 +334,14 @@ class Narrator:
     def _child_started(self, event: RunEvent) -> Iterator[Telling]:
         child = event.child_started
         yield Line(
-            text=f"  {_who(child.task_id)} runs {wording.graph_text(child.graph)} as {child.run_id}; "
+            text=f"  {who(child.task_id)} runs {wording.graph_text(child.graph)} as {child.run_id}; "
             f"see `{self._command} runs watch {child.run_id}`"
         )
 
     def _task(self, task_id: str, *, forget: bool = False) -> str:
         """Return who does what: "think · llm claude". Labels of tasks that are over are let go."""
         label = self._labels.pop(task_id, "") if forget else self._labels.get(task_id, "")
-        return f"{_who(task_id)} · {label}" if label else _who(task_id)
+        return f"{who(task_id)} · {label}" if label else who(task_id)
 
 
 _TELLERS: Mapping[str, Callable[[Narrator, RunEvent], Iterable[Telling]]] = {
@@ -426,7 +431,10 @@ class EventPrinter:
 
     def _write(self, text: str, tone: Tone, end: str) -> None:
         # Text, not markup: what runs show is anybody's, and brackets in it are only brackets.
-        self._console.print(Text(visible(text), style=tone.value), end=end)
+        shown = visible(text)
+        if end and self._console.is_terminal:
+            shown = "\n".join(folded(shown, self._console.width))
+        self._console.print(Text(shown, style=tone.value), end=end)
 
 
 def visible(text: str) -> str:
@@ -438,7 +446,31 @@ def visible(text: str) -> str:
     )
 
 
-def _who(task_id: str) -> str:
+def folded(text: str, width: int) -> list[str]:
+    """Return a line as it fits a terminal: broken between words, what goes on is indented.
+
+    A line that is a command is broken as a shell has it, so that it can be copied; what is quoted stays whole, and so does an
+    id, even where it is too long.
+    """
+    if cell_len(text) <= width:
+        return [text]
+    indent = text[: len(text) - len(text.lstrip())]
+    is_command = text.lstrip().startswith("stepgraph ")
+    words = _WORDS.findall(text)
+    lines, line = [], indent
+    room = width - (2 if is_command else 0)
+    for word in words:
+        is_first = not line.strip()
+        longer = f"{line}{word}" if is_first else f"{line} {word}"
+        if cell_len(longer) <= room or is_first:
+            line = longer
+            continue
+        lines.append(f"{line} \\" if is_command else line)
+        line = f"{indent}    {word}"
+    return [*lines, line]
+
+
+def who(task_id: str) -> str:
     """Return whose task it is: "think" of `2/think/t0/e0`, "plan/s3" of spawned work."""
     parts = task_id.split("/")
     if len(parts) == 1:

@@ -228,6 +228,24 @@ class RunCalls(CallGroup):
         follower = Follower(self._caller, cursor, open_stream, patience=self._watch_patience)
         return follower.items()
 
+    async def watch_position(self, **which: Unpack[RunFilterOptions]) -> str:
+        """Return where a watch of these runs begins if it begins now: what to give `watch_runs` after reading something else first."""
+        check_names("watch_position()", which, RunFilterOptions)
+        request = run_service_pb2.WatchRunsRequest(
+            namespace=self.namespace, filter=run_filter(which), view=WatchView.WATCH_VIEW_FULL
+        )
+
+        async def ask() -> str:
+            call = self._stubs.runs.WatchRuns(request)
+            try:
+                async for response in call:
+                    return response.resume_token
+            finally:
+                call.cancel()
+            return ""
+
+        return await self._caller.retried(ask)
+
     # Steer ------------------------------------------------------------------------------------------------------
 
     async def cancel(self, run_id: str, reason: str = "") -> Run:

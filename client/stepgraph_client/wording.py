@@ -185,12 +185,17 @@ def call_text(call: ToolCallBlock) -> str:
 
 
 def blocks_text(blocks: Iterable[ContentBlock]) -> str:
-    """Return the texts of content blocks as one line; other kinds by their name."""
+    """Return the texts of content blocks as one line, with calls and their results; other kinds by their name."""
     parts: list[str] = []
     for block in blocks:
         match block.WhichOneof("kind"):
             case "text" if block.text.WhichOneof("body") == "text":
                 parts.append(block.text.text)
+            case "tool_call":
+                parts.append(f"[{call_text(block.tool_call)}]")
+            case "tool_result":
+                said = blocks_text(block.tool_result.content)
+                parts.append(f"error: {said}" if block.tool_result.is_error else said)
             case "thinking" | None:
                 continue
             case kind:

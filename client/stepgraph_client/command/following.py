@@ -1,27 +1,34 @@
-"""Watching a run from the command line, until it is over or someone presses Ctrl-C.
+"""Watching runs from the command line, until they are over, time is up, or someone presses Ctrl-C.
 
-Rules: Ctrl-C stops the watching and never the run, and says how to go on from the very next event.
+Rules: Ctrl-C stops the watching and never a run, and says how to go on from the very next event. On a terminal one run is shown live; piped,
+without colour, or as JSON it is lines and nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
 from stepgraph.v1.event_pb2 import RunEvent
 from stepgraph_client.command.calling import ExitCode, Settings, as_command_error
-from stepgraph_client.command.output import plain, print_json_line
+from stepgraph_client.command.live import LiveView
+from stepgraph_client.command.output import Output, console, plain, print_json_line, print_lines
 from stepgraph_client.errors import StepgraphError
-from stepgraph_client.render import EventPrinter, Narrator, visible
+from stepgraph_client.render import EventPrinter, Narrator
+from stepgraph_client.watching import is_final
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from rich.console import Console
 
     from stepgraph_client.client import Client
     from stepgraph_client.errors import Status
+    from stepgraph_client.requests import RunFilterOptions
     from stepgraph_client.watching import Event, RunNews
 
 _CODES = {
@@ -30,39 +37,89 @@ _CODES = {
 }
 
 
+class _Shown(Protocol):
+    """Where the events of one run go."""
+
+    def print(self, event: Event) -> None:
+        """Show an event."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Tell of trouble with the watching itself."""
+        ...
+
+
+class _JsonLines:
+    """One event, one line of JSON."""
+
+    def print(self, event: Event) -> None:
+        print_json_line(plain(event))
+
+    def say(self, text: str) -> None:
+        click.echo(text, err=True)
+
+
+class _PlainLines:
+    """What happens as lines for people, where nothing can be drawn anew."""
+
+    def __init__(self, to: Console, command: str) -> None:
+        self._printer = EventPrinter(to, command=command)
+
+    def print(self, event: Event) -> None:
+        self._printer.print(event)
+
+    def say(self, text: str) -> None:
+        self._printer.end()
+        click.echo(text, err=True)
+
+    def end(self) -> None:
+        self._printer.end()
+
+
 @dataclass(slots=True, kw_only=True)
 class Follow:
-    """How far a watch has come: what to say if it is stopped, and how the run ended."""
+    """How far a watch has come: what to say if it is stopped, and how the run ended. `longest_s`: for how long to watch at most."""
 
     settings: Settings
-    as_json: bool
+    out: Output = field(default_factory=Output)
     run_id: str = ""
     after_sequence: int = 0
+    longest_s: float | None = None
     exit_code: ExitCode = ExitCode.OK
 
     async def watch(self, client: Client, *, history_only: bool = False) -> None:
         """Print a run's events until it is over."""
-        printer = EventPrinter(command=self.settings.command)
+        async with self._shown(history_only=history_only) as shown:
 
-        def lost(status: Status, failures: int) -> None:
-            # Once, not at every try: a server that is replaced is away for many of them.
-            if failures == 1:
-                printer.end()
-                trouble = status.message or status.code.name
-                what = "lost the server" if status.lost else "the server has no room now"
-                click.echo(f"{what} ({trouble}); trying again…", err=True)
+            def lost(status: Status, failures: int) -> None:
+                # Once, not at every try: a server that is replaced is away for many of them.
+                if failures == 1:
+                    trouble = status.message or status.code.name
+                    what = "lost the server" if status.lost else "the server has no room now"
+                    shown.say(f"{what} ({trouble}); trying again…")
 
-        try:
             async for event in client.watch(
                 self.run_id, self.after_sequence, history_only=history_only, on_lost=lost
             ):
                 self._note(event)
-                if self.as_json:
-                    print_json_line(plain(event))
-                else:
-                    printer.print(event)
+                shown.print(event)
+
+    @asynccontextmanager
+    async def _shown(self, *, history_only: bool) -> AsyncIterator[_Shown]:
+        if not self.out.is_for_people:
+            yield _JsonLines()
+            return
+        to = self.out.console
+        if is_live(to) and not history_only:
+            view = LiveView(to, self.settings.command)
+            async with view.running():
+                yield view
+            return
+        lines = _PlainLines(to, self.settings.command)
+        try:
+            yield lines
         finally:
-            printer.end()
+            lines.end()
 
     def _note(self, event: Event) -> None:
         if isinstance(event, RunEvent):
@@ -75,13 +132,31 @@ class Follow:
             return "Stopped watching."
         command = self.settings.command
         return (
-            f"Stopped watching; the run goes on.\n"
-            f"  go on watching: {command} runs watch {self.run_id} --after {self.after_sequence}\n"
-            f"  stop the run:   {command} runs cancel {self.run_id}"
+            f"Stopped watching; the run goes on. To go on watching, or to stop the run:\n"
+            f"  {command} runs watch {self.run_id} --after {self.after_sequence}\n"
+            f"  {command} runs cancel {self.run_id}"
         )
 
 
-def follow(follow: Follow, work: Callable[[Client], Awaitable[None]]) -> None:
+class Watching(Protocol):
+    """A watch that can be stopped."""
+
+    settings: Settings
+    longest_s: float | None
+    exit_code: ExitCode
+
+    def stopped_text(self) -> str:
+        """Return what to say when it was stopped."""
+        ...
+
+
+def is_live(to: Console) -> bool:
+    """Say whether a view can be drawn anew: on a terminal that can, for someone who wants more than plain lines."""
+    # NO_COLOR is read by rich, which is what `no_color` says.
+    return to.is_terminal and not to.is_dumb_terminal and not to.no_color
+
+
+def follow(watching: Watching, work: Callable[[Client], Awaitable[None]]) -> None:
     """Do something that watches, and end the command as the run ended.
 
     Raises:
@@ -90,37 +165,79 @@ def follow(follow: Follow, work: Callable[[Client], Awaitable[None]]) -> None:
     """
 
     async def with_client() -> None:
-        async with follow.settings.client() as client:
+        async with watching.settings.client() as client, asyncio.timeout(watching.longest_s):
             await work(client)
 
     try:
         asyncio.run(with_client())
     except KeyboardInterrupt:
-        click.echo(follow.stopped_text(), err=True)
+        _say(watching.stopped_text(), watching.settings)
         raise SystemExit(ExitCode.INTERRUPTED) from None
+    except TimeoutError:
+        if watching.longest_s is None:
+            raise
+        _say(f"The time is up. {watching.stopped_text()}", watching.settings)
+        raise SystemExit(ExitCode.TIME_IS_UP) from None
     except StepgraphError as error:
-        raise as_command_error(error) from error
-    raise SystemExit(follow.exit_code)
+        raise as_command_error(error, watching.settings.command) from error
+    raise SystemExit(watching.exit_code)
 
 
+def _say(text: str, settings: Settings) -> None:
+    print_lines(text, to=console(settings.color, is_error=True))
+
+
+@dataclass(slots=True, kw_only=True)
 class ManyRuns:
-    """Prints what happens in many runs, each line with its run."""
+    """Prints what happens in many runs, each line with its run. `root_run_id`: in that run and its child runs only."""
 
-    def __init__(self, settings: Settings, *, as_json: bool) -> None:
-        self._settings = settings
-        self._as_json = as_json
-        self._narrators: dict[str, Narrator] = {}
+    settings: Settings
+    out: Output = field(default_factory=Output)
+    root_run_id: str = ""
+    resume_token: str = ""
+    longest_s: float | None = None
+    exit_code: ExitCode = ExitCode.OK
+    narrators: dict[str, Narrator] = field(default_factory=dict)
+
+    async def watch(self, client: Client, which: RunFilterOptions) -> None:
+        """Print what happens, for as long as it is wanted; with a root, until that is over."""
+        if self.root_run_id:
+            news_of = client.watch_tree(self.root_run_id, resume_token=self.resume_token)
+        else:
+            news_of = client.watch_runs(resume_token=self.resume_token, **which)
+        async for news in news_of:
+            self.print(news)
 
     def print(self, news: RunNews) -> None:
         """Print what is to be said of one event."""
-        if self._as_json:
-            print_json_line({"run_id": news.run_id, "event": plain(news.event)})
+        self.resume_token = news.resume_token
+        if not self.out.is_for_people:
+            print_json_line(
+                {
+                    "run_id": news.run_id,
+                    "event": plain(news.event),
+                    "resume_token": news.resume_token,
+                }
+            )
             return
-        narrator = self._narrators.setdefault(news.run_id, Narrator(self._settings.command))
+        narrator = self.narrators.setdefault(news.run_id, Narrator(self.settings.command))
         for told in narrator.tell(news.event):
-            click.echo(f"{news.run_id}  {visible(told.text)}")
-        if isinstance(news.event, RunEvent) and news.event.WhichOneof("kind") in {
-            "run_completed",
-            *_CODES,
-        }:
-            del self._narrators[news.run_id]
+            self.out.text(f"{news.run_id}  {told.text}", told.tone.value)
+        if is_final(news.event):
+            del self.narrators[news.run_id]
+            if news.run_id == self.root_run_id:
+                kind = news.event.WhichOneof("kind") or ""
+                self.exit_code = _CODES.get(kind, ExitCode.OK)
+
+    def stopped_text(self) -> str:
+        """Return what to say when the watching was stopped."""
+        if not self.resume_token:
+            return "Stopped watching."
+        which = f"{self.root_run_id} --tree" if self.root_run_id else "--all"
+        command = f"{self.settings.command} runs watch {which} --resume {self.resume_token}"
+        return f"Stopped watching; runs go on. To go on watching:\n  {command}"
+
+
+def follow_many(many: ManyRuns, which: RunFilterOptions) -> None:
+    """Watch many runs, and end the command; see `follow`."""
+    follow(many, lambda client: many.watch(client, which))

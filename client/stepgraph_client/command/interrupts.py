@@ -1,141 +1,230 @@
-"""`stepgraph interrupts` and `stepgraph answer`: questions that runs wait on."""
+"""`stepgraph interrupts …`: the questions that runs wait on, over all runs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING
 
 import click
 
-from stepgraph.v1.interrupt_pb2 import InterruptAnswer, InterruptStatus
-from stepgraph_client import answers
-from stepgraph_client.command.calling import Settings, perform
-from stepgraph_client.command.output import plain, print_json
-from stepgraph_client.command.parameters import json_value, variable
-from stepgraph_client.render import question_lines, visible
+from stepgraph.v1.event_pb2 import RunEvent
+from stepgraph.v1.interrupt_pb2 import InterruptStatus
+from stepgraph_client.command.calling import ExitCode, Settings, perform
+from stepgraph_client.command.completing import complete_interrupt, complete_run
+from stepgraph_client.command.following import follow
+from stepgraph_client.command.output import (
+    ITEM_FORMS,
+    LIST_FORMS,
+    STREAM_FORMS,
+    Output,
+    output_option,
+    plain,
+    print_json_line,
+)
+from stepgraph_client.command.parameters import pair, seconds
+from stepgraph_client.command.tree import VerbGroup
+from stepgraph_client.render import question_lines
 from stepgraph_client.wording import answer_text, question_text, time_text
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from stepgraph.v1.interrupt_pb2 import Interrupt
-    from stepgraph.v1.value_pb2 import Value
     from stepgraph_client.client import Client
+    from stepgraph_client.requests import RunFilterOptions
+
+_STATUSES = {
+    "open": InterruptStatus.INTERRUPT_STATUS_OPEN,
+    "answered": InterruptStatus.INTERRUPT_STATUS_ANSWERED,
+    "closed": InterruptStatus.INTERRUPT_STATUS_CLOSED,
+}
 
 
-@click.command("interrupts")
-@click.option("--run", "run_id", default="", help="Only of this run and its child runs.")
-@click.option("--answered", is_flag=True, help="Those that were answered, not the open ones.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.group("interrupts", cls=VerbGroup, default="list")
+def interrupts_group() -> None:
+    """Questions that runs wait on.
+
+    Without a verb: list those that are open. `stepgraph answer` answers one.
+    """
+
+
+@interrupts_group.command("list")
+@click.option(
+    "--run",
+    "run_id",
+    default="",
+    shell_complete=complete_run,
+    help="Only of this run and its child runs.",
+)
+@click.option(
+    "--status",
+    type=click.Choice(list(_STATUSES)),
+    default="open",
+    show_default=True,
+    help="Which: open, answered, or closed because the run went on without an answer.",
+)
+@click.option("--answered", is_flag=True, help="The same as --status answered.")
+@click.option(
+    "--limit",
+    default=100,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="The most questions to list.",
+)
+@output_option(*LIST_FORMS)
 @click.pass_obj
-def interrupts_command(settings: Settings, run_id: str, *, answered: bool, as_json: bool) -> None:
-    """List open questions, oldest first, each with the commands that answer it."""
-    status = (
-        InterruptStatus.INTERRUPT_STATUS_ANSWERED
-        if answered
-        else InterruptStatus.INTERRUPT_STATUS_OPEN
-    )
+def list_interrupts(
+    settings: Settings, run_id: str, status: str, *, answered: bool, limit: int, out: Output
+) -> None:
+    """List questions, oldest first, each with the commands that answer it."""
+    wanted = _STATUSES["answered" if answered else status]
 
-    async def work(client: Client) -> list[Interrupt]:
-        found = client.interrupts(run_id, include_descendants=bool(run_id), status=status)
-        return [question async for question in found]
+    async def work(client: Client) -> tuple[list[Interrupt], bool]:
+        found: list[Interrupt] = []
+        questions = client.interrupts(run_id, include_descendants=bool(run_id), status=wanted)
+        async for question in questions:
+            if len(found) == limit:
+                return found, True
+            found.append(question)
+        return found, False
 
-    questions = perform(settings, work)
-    if as_json:
-        print_json([plain(question) for question in questions])
+    questions, is_cut = perform(settings, work)
+    if out.documents(questions, ids=lambda question: question.interrupt_id):
         return
     if not questions:
         click.echo("no questions", err=True)
     for question in questions:
-        _print_question(question, settings)
+        print_question(question, settings, out)
+    if is_cut:
+        click.echo(f"there are more than {len(questions)}; --limit shows them", err=True)
 
 
-def _print_question(question: Interrupt, settings: Settings) -> None:
-    click.echo(f"{question.interrupt_id}  of {question.run_id}, {time_text(question.open_time)}")
-    if question.status == InterruptStatus.INTERRUPT_STATUS_ANSWERED:
-        asked = question_text(question).replace("\n", "\n    ")
-        click.echo(visible(f"  {question.node_id}: {asked}"))
-        click.echo(visible(f"  {question.answered_by}: {answer_text(question.answer)}"))
-        return
-    for line in question_lines(question, settings.command):
-        click.echo(f"  {visible(line.text)}")
-
-
-class _Answer(TypedDict):
-    interrupt_id: str
-    proceed: bool
-    variables: tuple[tuple[str, Value], ...]
-    tool_args: Value | None
-    message: str
-    revise: str | None
-    choose: str | None
-    abort: str | None
-    reply: str | None
-    reply_json: Value | None
-    answered_by: str
-    as_json: bool
-
-
-@click.command("answer")
-@click.argument("interrupt_id")
-@click.option("--proceed", is_flag=True, help="Go on.")
-@click.option(
-    "--with",
-    "variables",
-    type=variable,
-    multiple=True,
-    metavar="NAME=TEXT",
-    help="Go on, and write a variable; NAME:=JSON for anything but text. Can be repeated.",
-)
-@click.option(
-    "--args", "tool_args", type=json_value, help="Go on, with these arguments of the tool."
-)
-@click.option("--message", default="", help="Go on, and say this to the model.")
-@click.option("--revise", metavar="TEXT", help="Not like this: what should change.")
-@click.option("--choose", metavar="ID", help="Go on, with this choice.")
-@click.option("--abort", metavar="TEXT", help="Stop: why.")
-@click.option("--reply", metavar="TEXT", help="Give a step program this text.")
-@click.option(
-    "--reply-json", type=json_value, metavar="JSON", help="Give a step program this JSON."
-)
-@click.option("--as", "answered_by", default="", help="Who answers; you, if it is not given.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@interrupts_group.command("get")
+@click.argument("interrupt_id", shell_complete=complete_interrupt)
+@output_option(*ITEM_FORMS)
 @click.pass_obj
-def answer_command(settings: Settings, /, **given: Unpack[_Answer]) -> None:
-    """Answer a question. Of several answers the first counts; the same answer again is fine."""
-    answer = _answer(given)
+def get_interrupt(settings: Settings, interrupt_id: str, *, out: Output) -> None:
+    """Show one question, open or not."""
 
     async def work(client: Client) -> Interrupt:
-        return await client.answer(given["interrupt_id"], answer, answered_by=given["answered_by"])
+        return await client.get_interrupt(interrupt_id)
 
     question = perform(settings, work)
-    if given["as_json"]:
-        print_json(plain(question))
-    else:
-        text = f"{question.interrupt_id}: {answer_text(question.answer)}; {question.run_id} goes on"
-        click.echo(visible(text))
+    if not out.document(question, ids=question.interrupt_id):
+        print_question(question, settings, out)
+        if question.answer_schema:
+            out.facts([("  schema of the answer", question.answer_schema)])
 
 
-def _answer(given: _Answer) -> InterruptAnswer:
-    """Return the one answer that was given."""
-    found: list[InterruptAnswer] = []
-    if given["variables"] or given["tool_args"] is not None or given["message"]:
-        args = given["tool_args"]
-        found.append(
-            answers.proceed_with(
-                dict(given["variables"]),
-                tool_args=None if args is None else args.json,
-                message=given["message"],
-            )
+class _Inbox:
+    """A watch over the questions of all runs."""
+
+    def __init__(
+        self, settings: Settings, out: Output, longest_s: float | None, which: RunFilterOptions
+    ) -> None:
+        self.settings = settings
+        self.longest_s = longest_s
+        self.exit_code = ExitCode.OK
+        self._out = out
+        self._which = which
+
+    async def watch(self, client: Client) -> None:
+        """Print each question once, those that are open first; and what becomes of them."""
+        # Where the watch begins is asked before the list: what is opened in between is in both, and told once.
+        position = await client.watch_position(**self._which)
+        shown: set[str] = set()
+        if not self._which["graph"] and not self._which["labels"]:
+            async for question in client.interrupts():
+                shown.add(question.interrupt_id)
+                self._print_opened(question)
+        async for question in self._opened(client, position, shown):
+            self._print_opened(question)
+
+    async def _opened(
+        self, client: Client, position: str, shown: set[str]
+    ) -> AsyncIterator[Interrupt]:
+        async for news in client.watch_runs(resume_token=position, **self._which):
+            if not isinstance(news.event, RunEvent):
+                continue
+            kind = news.event.WhichOneof("kind")
+            if kind == "interrupt_opened":
+                question = news.event.interrupt_opened.question
+                if question.interrupt_id not in shown:
+                    shown.add(question.interrupt_id)
+                    yield question
+            elif kind in {"interrupt_answered", "interrupt_closed"}:
+                fact = getattr(news.event, kind)
+                shown.discard(fact.interrupt_id)
+                self._print_ended(news.event, kind, fact.interrupt_id)
+
+    def _print_opened(self, question: Interrupt) -> None:
+        if self._out.is_for_people:
+            print_question(question, self.settings, self._out)
+        else:
+            print_json_line(plain(question))
+
+    def _print_ended(self, event: RunEvent, kind: str, interrupt_id: str) -> None:
+        if not self._out.is_for_people:
+            print_json_line({"interrupt_id": interrupt_id, kind: plain(getattr(event, kind))})
+            return
+        answered = event.interrupt_answered
+        if kind == "interrupt_answered":
+            who = "the deadline" if answered.by_deadline else answered.answered_by or "someone"
+            text = f"answered by {who}: {answer_text(answered.answer)}"
+        else:
+            text = f"closed: {event.interrupt_closed.reason or 'the run went on'}"
+        self._out.text(
+            f"{interrupt_id}  {text}", "green" if kind == "interrupt_answered" else "dim"
         )
-    elif given["proceed"]:
-        found.append(answers.proceed())
-    if given["revise"] is not None:
-        found.append(answers.revise(given["revise"]))
-    if given["choose"] is not None:
-        found.append(answers.choose(given["choose"]))
-    if given["abort"] is not None:
-        found.append(answers.abort(given["abort"]))
-    replies = [each for each in (given["reply"], given["reply_json"]) if each is not None]
-    found += [answers.reply(each) for each in replies]
-    if len(found) != 1:
-        message = "give one answer: --proceed, --with NAME=VALUE, --revise TEXT, --choose ID, --abort TEXT or --reply TEXT"
-        raise click.UsageError(message)
-    return found[0]
+
+    def stopped_text(self) -> str:
+        """Return what to say when the watching was stopped."""
+        return "Stopped watching; questions stay open."
+
+
+@interrupts_group.command("watch")
+@click.option("--graph", default="", help="Only of runs of this graph, from now on.")
+@click.option(
+    "--label",
+    "labels",
+    type=pair,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Only of runs with this label, from now on. Can be repeated.",
+)
+@click.option(
+    "--for",
+    "longest_s",
+    type=seconds,
+    metavar="DURATION",
+    help="Stop watching after so long, such as 10m, and end with 6.",
+)
+@output_option(*STREAM_FORMS)
+@click.pass_obj
+def watch_interrupts(
+    settings: Settings,
+    graph: str,
+    labels: tuple[tuple[str, str], ...],
+    longest_s: float | None,
+    *,
+    out: Output,
+) -> None:
+    """Show the questions that are open, and each new one as it is asked, until Ctrl-C."""
+    inbox = _Inbox(settings, out, longest_s, {"graph": graph, "labels": dict(labels)})
+    follow(inbox, inbox.watch)
+
+
+def print_question(question: Interrupt, settings: Settings, out: Output) -> None:
+    """Print a question with the run that asks, and how to answer it, or how it was answered."""
+    out.text(
+        f"{question.interrupt_id}  of {question.run_id}  {time_text(question.open_time)}", "bold"
+    )
+    if question.status == InterruptStatus.INTERRUPT_STATUS_OPEN:
+        for line in question_lines(question, settings.command):
+            out.text(f"  {line.text}", line.tone.value)
+        return
+    asked = question_text(question).replace("\n", "\n    ")
+    out.text(f"  {question.node_id}: {asked}")
+    if question.status == InterruptStatus.INTERRUPT_STATUS_ANSWERED:
+        out.text(f"  {question.answered_by}: {answer_text(question.answer)}", "green")
+    else:
+        out.text("  closed without an answer", "dim")

@@ -6,19 +6,24 @@ and one that can't be loaded, because its package's extras are not installed, sa
 
 from __future__ import annotations
 
+import difflib
 from importlib.metadata import EntryPoint, entry_points
 
 import click
 
-from stepgraph_client.command.calling import CommandError, Settings
-from stepgraph_client.command.executors import executors_command
+from stepgraph_client.command.answering import answer_command
+from stepgraph_client.command.calling import CommandError
+from stepgraph_client.command.completing import completion_command
+from stepgraph_client.command.config import config_command
+from stepgraph_client.command.doctor import doctor_command
+from stepgraph_client.command.executors import executors_group
 from stepgraph_client.command.graphs import graphs_group
 from stepgraph_client.command.health import health_command
-from stepgraph_client.command.interrupts import answer_command, interrupts_command
-from stepgraph_client.command.parameters import server_address
+from stepgraph_client.command.interrupts import interrupts_group
 from stepgraph_client.command.run import run_command
 from stepgraph_client.command.runs import runs_group
-from stepgraph_client.connection import DEFAULT_SERVER
+from stepgraph_client.command.tree import settle, shared_options
+from stepgraph_client.command.values import values_group
 
 PLUGINS = "stepgraph.commands"
 
@@ -39,12 +44,24 @@ class CommandGroup(click.Group):
             return _loaded(entry)
         return None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; one that is misspelt is told which was meant."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            near = difflib.get_close_matches(name, self.list_commands(ctx), 1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            message = f"there is no command {name!r}{meant}"
+            raise click.UsageError(message, ctx)
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; an option of ours that stands behind its name is told where it goes."""
+        """Run a command; an option of all commands that a command of another package does not know is told where it goes."""
         try:
             result: object = super().invoke(ctx)
         except click.NoSuchOption as error:
-            if error.option_name not in {"--server", "--namespace"}:
+            if error.option_name not in {name for each in shared_options() for name in each.opts}:
                 raise
             command = ctx.invoked_subcommand or "COMMAND"
             message = f"{error.option_name} goes before the command: stepgraph {error.option_name} … {command} …"
@@ -53,45 +70,39 @@ class CommandGroup(click.Group):
 
 
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--server",
-    envvar="STEPGRAPH_SERVER",
-    default=DEFAULT_SERVER,
-    type=server_address,
-    show_default=True,
-    show_envvar=True,
-    metavar="HOST:PORT",
-    help="The server.",
-)
-@click.option(
-    "--namespace",
-    envvar="STEPGRAPH_NAMESPACE",
-    default="default",
-    show_default=True,
-    show_envvar=True,
-    help="The namespace.",
-)
 @click.version_option(package_name="stepgraph", message="stepgraph %(version)s")
 @click.pass_context
-def stepgraph(context: click.Context, server: str, namespace: str) -> None:
+def stepgraph(context: click.Context) -> None:
     """Run agent graphs, watch them, and answer their questions.
 
     \b
-    Exit codes: 0 done, 1 a watched run failed, 2 typed wrongly or a file is no graph,
-    3 refused by the server, 4 the server can't be reached, 5 a watched run was
-    cancelled, 130 Ctrl-C.
+    Exit codes:
+      0  it is done; a watched run is COMPLETED
+      1  a watched run FAILED
+      2  typed wrongly, a setting is wrong, or a file is no graph
+      3  refused by the server
+      4  the server can't be reached, or did not answer in time
+      5  a watched run was CANCELLED
+      6  the time for watching (--for) is over
+      130  Ctrl-C; runs go on
     """  # noqa: D301  (click's mark for a paragraph that it must not wrap)
-    context.obj = Settings(server=server, namespace=namespace)
+    context.obj = settle(context)
 
+
+stepgraph.params[:0] = shared_options()
 
 for _command in (
     run_command,
     runs_group,
     graphs_group,
-    interrupts_command,
+    interrupts_group,
     answer_command,
-    executors_command,
+    executors_group,
+    values_group,
     health_command,
+    doctor_command,
+    config_command,
+    completion_command,
 ):
     stepgraph.add_command(_command)
 

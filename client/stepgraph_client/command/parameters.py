@@ -7,28 +7,32 @@ functions, to be used as `type=` of an option.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from stepgraph.v1.value_pb2 import Value
+from stepgraph_client import answers
 from stepgraph_client.command.calling import as_command_error
 from stepgraph_client.documents import DocumentError, read_document
 from stepgraph_client.durations import DurationTextError, to_duration
 from stepgraph_client.files import GraphFileError, SourceMap, load_graph
+from stepgraph_client.requests import run_status
 
 if TYPE_CHECKING:
     from stepgraph.v1.graph_pb2 import StateGraph
+    from stepgraph.v1.interrupt_pb2 import InterruptAnswer
 
 _SUFFIXES = {".yaml", ".yml", ".json"}
-_GRPC_SCHEMES = {"dns", "ipv4", "ipv6", "unix", "unix-abstract", "vsock", "xds"}
+GRPC_SCHEMES = {"dns", "ipv4", "ipv6", "unix", "unix-abstract", "vsock", "xds"}
 _MAX_PORT = 65_535
 
 
 def server_address(text: str) -> str:
     """Read where a server is: `HOST:PORT`, or a name of gRPC's own such as `unix:/run/stepgraph.sock` or `dns:///host:7233`."""
-    if text.partition(":")[0] in _GRPC_SCHEMES:
+    if text.partition(":")[0] in GRPC_SCHEMES:
         return text
     host, _, port = text.rpartition(":")
     # gRPC would add port 443, or take a port modulo 65,536, and then ask somebody else.
@@ -70,6 +74,37 @@ def json_value(text: str) -> Value:
     return Value(json=text)
 
 
+def status_names(
+    _context: click.Context, _parameter: click.Parameter, names: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Check names of statuses; a callback of an option."""
+    for name in names:
+        try:
+            run_status(name)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+    return names
+
+
+def reply_to(text: str) -> InterruptAnswer:
+    """Read an answer as one word: `proceed`, `revise:TEXT`, `choose:ID`, `abort:TEXT` or `reply:TEXT`."""
+    kind, colon, rest = text.partition(":")
+    match kind, bool(colon):
+        case "proceed", False:
+            return answers.proceed()
+        case "revise", True:
+            return answers.revise(rest)
+        case "choose", True:
+            return answers.choose(rest)
+        case "abort", _:
+            return answers.abort(rest)
+        case "reply", True:
+            return answers.reply(rest)
+        case _:
+            message = f"{text!r} is no answer: write proceed, revise:TEXT, choose:ID, abort:TEXT or reply:TEXT"
+            raise click.UsageError(message)
+
+
 def span(text: str) -> str:
     """Read a length of time, such as 30s or 1h30m."""
     try:
@@ -77,6 +112,34 @@ def span(text: str) -> str:
     except DurationTextError as error:
         raise click.BadParameter(str(error)) from error
     return text
+
+
+def seconds(text: str) -> float:
+    """Read a length of time as seconds. Not 0: nothing would be waited for."""
+    length = to_duration(span(text)).ToTimedelta().total_seconds()
+    if not length:
+        message = f"{text!r} is no time at all; write one such as 30s"
+        raise click.BadParameter(message)
+    return length
+
+
+def moment(text: str) -> datetime:
+    """Read a point in time: "2026-01-31", "2026-01-31T12:00:05Z", "2026-01-31 12:00", or how long ago, such as "2h".
+
+    One without a zone is in UTC, as all times are shown.
+    """
+    try:
+        ago = to_duration(text).ToTimedelta()
+    except DurationTextError:
+        pass
+    else:
+        return datetime.now(UTC) - ago  # noqa: TID251  (what "ago" means to whoever types it)
+    try:
+        point = datetime.fromisoformat(text)
+    except ValueError:
+        message = f"{text!r} is no point in time, such as 2026-01-31, 2026-01-31T12:00:05Z, or 2h for two hours ago"
+        raise click.BadParameter(message) from None
+    return point if point.tzinfo is not None else point.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

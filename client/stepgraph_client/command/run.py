@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from stepgraph_client.command.calling import Settings, perform
+from stepgraph_client.command.completing import complete_graph, complete_run
 from stepgraph_client.command.following import Follow, follow
-from stepgraph_client.command.output import plain, print_json
+from stepgraph_client.command.output import STREAM_FORMS, Form, Output, output_option
 from stepgraph_client.command.parameters import (
     GivenGraph,
     given_graph,
     json_value,
     pair,
+    seconds,
     span,
     variable,
 )
 from stepgraph_client.command.problems import all_problems
+from stepgraph_client.command.tree import Verb
 from stepgraph_client.errors import GraphInvalid
 from stepgraph_client.wording import graph_text
 
@@ -42,13 +45,14 @@ class _Options(TypedDict):
     max_iterations: int
     token_limit: int
     time_limit: str | None
+    delay: str | None
     inline: bool
     detach: bool
-    as_json: bool
+    longest_s: float | None
 
 
-@click.command("run")
-@click.argument("graph")
+@click.command("run", cls=Verb)
+@click.argument("graph", shell_complete=complete_graph)
 @click.option("--input", "input_text", metavar="TEXT", help="The run's input, as text.")
 @click.option("--input-json", type=json_value, metavar="JSON", help="The run's input, as JSON.")
 @click.option(
@@ -73,31 +77,45 @@ class _Options(TypedDict):
     help="A label that executors of it must bear.",
 )
 @click.option("--run-id", default="", help="The run's id; the server makes one if there is none.")
-@click.option("--continue-from", default="", metavar="RUN_ID", help="Go on from a run's end.")
+@click.option(
+    "--continue-from",
+    default="",
+    metavar="RUN_ID",
+    shell_complete=complete_run,
+    help="Go on from a run's end.",
+)
 @click.option("--max-iterations", default=0, help="The most supersteps.")
 @click.option("--token-limit", default=0, help="The most tokens.")
 @click.option(
     "--time-limit", type=span, metavar="DURATION", help="How long it may take, such as 10m."
 )
+@click.option("--delay", type=span, metavar="DURATION", help="When to start, from now.")
 @click.option("--inline", is_flag=True, help="Send a file's graph along; don't register it.")
 @click.option("--detach", is_flag=True, help="Print the run's id and don't watch it.")
-@click.option("--json", "as_json", is_flag=True, help="Print events as JSON, one a line.")
+@click.option(
+    "--for",
+    "longest_s",
+    type=seconds,
+    metavar="DURATION",
+    help="Stop watching after so long, such as 10m, and end with 6. The run goes on.",
+)
+@output_option(*STREAM_FORMS, Form.IDS)
 @click.pass_obj
-def run_command(settings: Settings, /, **options: Unpack[_Options]) -> None:
+def run_command(settings: Settings, /, *, out: Output, **options: Unpack[_Options]) -> None:
     """Start a run of GRAPH and watch it.
 
     GRAPH is a file (YAML or JSON), which is registered first, or a reference: name, name@3, sha256:….
     The command ends as the run ends: 0 if it COMPLETED, 1 if it FAILED, 5 if it was CANCELLED.
-    Ctrl-C stops the watching, not the run.
+    Ctrl-C stops the watching, not the run. --output ids, like --detach, starts it and prints its id alone.
     """
     if options["input_text"] is not None and options["input_json"] is not None:
         message = "give --input or --input-json, not both"
         raise click.UsageError(message)
     graph = given_graph(options["graph"])
-    if options["detach"]:
-        _detach(settings, graph, options)
+    if options["detach"] or out.form is Form.IDS:
+        _detach(settings, graph, options, out)
         return
-    progress = Follow(settings=settings, as_json=options["as_json"])
+    progress = Follow(settings=settings, out=out, longest_s=options["longest_s"])
 
     async def start_and_watch(client: Client) -> None:
         handle = await _start(client, graph, options)
@@ -107,13 +125,12 @@ def run_command(settings: Settings, /, **options: Unpack[_Options]) -> None:
     follow(progress, start_and_watch)
 
 
-def _detach(settings: Settings, graph: GivenGraph, options: _Options) -> None:
+def _detach(settings: Settings, graph: GivenGraph, options: _Options, out: Output) -> None:
     async def start(client: Client) -> RunHandle:
         return await _start(client, graph, options)
 
     handle = perform(settings, start)
-    if options["as_json"]:
-        print_json(plain(handle.run))
+    if out.document(handle.run, ids=handle.run_id):
         return
     click.echo(handle.run_id)
     click.echo(f"watch it: {settings.command} runs watch {handle.run_id}", err=True)
@@ -157,4 +174,6 @@ def _run_options(options: _Options) -> RunOptions:
         built["continue_from"] = options["continue_from"]
     if options["time_limit"] is not None:
         built["time_limit"] = options["time_limit"]
+    if options["delay"] is not None:
+        built["delay"] = options["delay"]
     return built

@@ -8,7 +8,7 @@ from stepgraph.v1.conversation_pb2 import Message
 from stepgraph.v1.event_pb2 import RunPaused
 from stepgraph.v1.failure_pb2 import Failure
 from stepgraph.v1.run_pb2 import RunStatus
-from stepgraph.v1.run_service_pb2 import ActivationState, GetRunStateResponse
+from stepgraph.v1.run_service_pb2 import ActivationState, GetRunStateResponse, WatchRunsResponse
 from stepgraph.v1.state_pb2 import GraphState
 from stepgraph.v1.value_pb2 import Value
 from stepgraph_client.calls import Patience
@@ -178,3 +178,15 @@ async def test_lists_are_filtered_by_status(client, server) -> None:
 async def test_a_refusal_says_what_the_server_said(client) -> None:
     with pytest.raises(Exception, match="RUN_NOT_FOUND: there is no run nope"):
         await client.run("nope")
+
+
+async def test_where_a_watch_would_begin_is_asked_with_its_filter(client, server) -> None:
+    """A token is good for the request that gave it, so the filter is that of the watch."""
+    server.news = [WatchRunsResponse(), WatchRunsResponse()]
+    assert await client.watch_position(labels={"a": "b"}) == "1"
+    assert [each.run_id async for each in client.watch_runs(resume_token="1")] == []
+    first, second = server.requests["WatchRuns"]
+    assert (dict(first.filter.labels), second.resume_token) == ({"a": "b"}, "1")
+    assert first.view == second.view
+    server.news = []
+    assert await client.watch_position() == ""

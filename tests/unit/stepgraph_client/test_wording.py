@@ -9,6 +9,7 @@ from stepgraph.v1.conversation_pb2 import (
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
+    ToolResultBlock,
 )
 from stepgraph.v1.event_pb2 import SkipReason, TaskLossReason
 from stepgraph.v1.executor_service_pb2 import Capability
@@ -170,3 +171,15 @@ def _kinds(message: type) -> list[str]:
 def _set(message, kind: str):
     getattr(message, kind).SetInParent()
     return message
+
+
+def test_calls_and_their_results_are_part_of_what_was_said() -> None:
+    result = ToolResultBlock(content=[ContentBlock(text=TextBlock(text="3"))])
+    trouble = ToolResultBlock(is_error=True, content=[ContentBlock(text=TextBlock(text="no"))])
+    blocks = [
+        ContentBlock(text=TextBlock(text="look:")),
+        ContentBlock(tool_call=ToolCallBlock(name="stock", args='{"a": 1}')),
+        ContentBlock(tool_result=result),
+        ContentBlock(tool_result=trouble),
+    ]
+    assert wording.blocks_text(blocks) == 'look: [stock({"a": 1})] 3 error: no'

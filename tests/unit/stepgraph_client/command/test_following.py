@@ -1,16 +1,18 @@
 from __future__ import annotations
 
-import asyncio
+import io
 import os
 import signal
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from rich.console import Console
 
 from stepgraph.v1.event_pb2 import RunPaused
 from stepgraph_client.command.calling import ExitCode, Settings
-from stepgraph_client.command.following import Follow, ManyRuns, follow
+from stepgraph_client.command.following import Follow, ManyRuns, follow, is_live
+from stepgraph_client.command.output import Form, Output
 from stepgraph_client.watching import RunNews
 from tests.support.fake_server import LOST, run_event, unknown_event
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def progress(server, **more: object) -> Follow:
-    return Follow(settings=Settings(server=server.address), as_json=False, run_id="r", **more)
+    return Follow(settings=Settings(server=server.address), run_id="r", **more)
 
 
 def watched(follow_: Follow) -> int | str | None:
@@ -58,6 +60,7 @@ def test_ctrl_c_stops_the_watching_and_says_how_to_go_on(server, capsys) -> None
     assert watched(following) == ExitCode.INTERRUPTED
     err = capsys.readouterr().err
     assert "Stopped watching; the run goes on." in err
+    assert f"stepgraph --server {server.address} runs cancel r\n" in err
     assert f"stepgraph --server {server.address} runs watch r --after 1\n" in err
     assert not server.requests["CancelRun"]
 
@@ -70,7 +73,7 @@ def test_a_lost_server_is_told_once(server, capsys) -> None:
 
 
 def test_stopping_a_watch_over_all_runs_has_less_to_say() -> None:
-    follow_ = Follow(settings=Settings(), as_json=False)
+    follow_ = Follow(settings=Settings())
     assert follow_.stopped_text() == "Stopped watching."
 
 
@@ -81,19 +84,65 @@ def test_a_watch_may_begin_in_the_middle(server, capsys) -> None:
 
 
 def test_news_of_many_runs_bear_the_name_of_their_run(capsys) -> None:
-    printer = ManyRuns(Settings(), as_json=False)
+    printer = ManyRuns(settings=Settings())
     ended = run_event(2)
     ended.run_completed.SetInParent()
     for event in (run_event(1, run_paused=RunPaused(reason="lunch")), ended):
         printer.print(RunNews(run_id="r", event=event, resume_token=""))
     assert capsys.readouterr().out.splitlines()[0].startswith("r  paused: lunch")
-    assert printer._narrators == {}
+    assert printer.narrators == {}
 
 
 def test_news_of_many_runs_are_json_lines_if_that_is_wanted(capsys) -> None:
     event = run_event(1, run_paused=RunPaused())
-    ManyRuns(Settings(), as_json=True).print(RunNews(run_id="r", event=event, resume_token=""))
+    many = ManyRuns(settings=Settings(), out=Output(Form.JSONL))
+    many.print(RunNews(run_id="r", event=event, resume_token="t"))
     assert (
-        capsys.readouterr().out == '{"run_id": "r", "event": {"sequence": 1, "run_paused": {}}}\n'
+        capsys.readouterr().out
+        == '{"run_id": "r", "event": {"sequence": 1, "run_paused": {}}, "resume_token": "t"}\n'
     )
-    assert asyncio.iscoroutinefunction(Follow.watch)
+    assert "runs watch --all --resume t" in many.stopped_text()
+
+
+def test_a_watch_may_have_an_end(server, capsys) -> None:
+    """The run goes on, which is said; the exit code is one of its own."""
+    server.add_run("r", run_event(run_paused=RunPaused()))
+    assert watched(progress(server, longest_s=0.2)) == ExitCode.TIME_IS_UP == 6
+    assert capsys.readouterr().err.startswith("The time is up. Stopped watching; the run goes on.")
+
+
+def test_a_tree_ends_as_its_root_does(server, capsys) -> None:
+    """The end of a child is not the end of what was asked for."""
+    child, root = run_event(1), run_event(2)
+    child.run_completed.SetInParent()
+    root.run_failed.SetInParent()
+    many = ManyRuns(settings=Settings(server=server.address), root_run_id="r")
+    many.print(RunNews(run_id="child", event=child, resume_token=""))
+    assert many.exit_code == ExitCode.OK
+    many.print(RunNews(run_id="r", event=root, resume_token="t"))
+    assert many.exit_code == ExitCode.RUN_FAILED
+    assert "runs watch r --tree --resume t" in many.stopped_text()
+
+
+def test_a_lost_server_is_told_beside_json_as_well(server, capsys) -> None:
+    server.add_run("r", run_event(run_paused=RunPaused())).complete()
+    server.refuse("WatchRun", LOST)
+    assert watched(progress(server, out=Output(Form.JSONL))) == 0
+    out, err = capsys.readouterr()
+    assert err.startswith("lost the server")
+    assert len(out.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "live"),
+    [
+        ({"force_terminal": True, "_environ": {"TERM": "xterm"}}, True),
+        ({"force_terminal": True, "_environ": {"TERM": "dumb"}}, False),
+        ({"force_terminal": True, "_environ": {"TERM": "xterm", "NO_COLOR": "1"}}, False),
+        ({"force_terminal": True, "no_color": True, "_environ": {}}, False),
+        ({"force_terminal": False, "_environ": {}}, False),
+    ],
+)
+def test_only_a_terminal_that_wants_it_is_drawn_on(options, live) -> None:
+    """Piped, dumb or without colour there are lines."""
+    assert is_live(Console(file=io.StringIO(), **options)) is live

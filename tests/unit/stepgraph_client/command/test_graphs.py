@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from stepgraph.v1.event_pb2 import SuperstepStarted
 from stepgraph.v1.graph_service_pb2 import GraphProblem
+from stepgraph.v1.run_pb2 import GraphVersion
 from stepgraph_client.files import parse_graph
+from tests.support.fake_server import run_event
 
 FILE = "name: g\nnodes:\n  - {id: a, assign: {}}\n"
 
@@ -63,11 +66,22 @@ def test_a_definition_is_printed_as_a_file_that_can_be_registered_again(run, fil
     assert run("graphs", "get", "nope").code == 3
 
 
-def test_graphs_are_drawn(run, server) -> None:
-    assert run("graphs", "show", "g").out == "flowchart TD\n"
-    assert run("graphs", "show", "--run", "r").out == "flowchart TD\n"
-    assert run("graphs", "show").code == 2
+def test_graphs_are_drawn_by_the_server_in_mermaid(run, server) -> None:
+    assert run("graphs", "show", "g", "--mermaid").out == "flowchart TD\n"
+    assert run("graphs", "show", "--run", "r", "--mermaid").out == "flowchart TD\n"
     assert [each.run_id for each in server.requests["RenderGraph"]] == ["", "r"]
+
+
+def test_graphs_are_drawn_for_a_terminal_with_the_path_of_a_run(run, server, file) -> None:
+    run("graphs", "register", file)
+    assert run("graphs", "show").code == 2
+    assert run("graphs", "show", "g").out == "g@1\n● a  assign\n"
+    started = SuperstepStarted(superstep=1, nodes=["a"])
+    server.add_run("r", run_event(superstep_started=started), graph=GraphVersion(digest="g"))
+    out = run("graphs", "show", "--run", "r").out
+    assert out.splitlines()[:2] == ["g@1, run r", "▶ a  assign"]
+    assert "✓ done, ▶ under way" in out
+    assert server.requests["WatchRun"][0].history_only
 
 
 def test_graphs_and_versions_are_listed(run, file) -> None:
@@ -75,3 +89,15 @@ def test_graphs_and_versions_are_listed(run, file) -> None:
     run("graphs", "register", file)
     assert run("graphs", "list").out.splitlines()[1].split()[:2] == ["g", "1"]
     assert run("graphs", "list", "g", "--json").json[0]["version"] == 1
+    assert run("graphs", "versions", "g", "-o", "ids").out == "g@1\n"
+    assert run("graphs", "versions", "nope").code == 3
+
+
+def test_a_list_that_is_cut_says_so(run, tmp_path) -> None:
+    for name in ("a", "b"):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(FILE.replace("name: g", f"name: {name}"))
+        run("graphs", "register", str(path))
+    ended = run("graphs", "list", "--limit", "1", "-o", "table")
+    assert "there are more than 1" in ended.err
+    assert run("graphs", "list", "-o", "yaml").out.startswith("- name: a\n")

@@ -25,9 +25,12 @@ def hello() -> None:
 def test_all_verbs_are_there(run) -> None:
     ended = run("--help")
     assert ended.code == 0
-    for verb in ("run", "runs", "graphs", "interrupts", "answer", "executors", "serve"):
+    for verb in (
+        *("answer", "completion", "config", "doctor", "executors", "graphs", "health"),
+        *("interrupts", "run", "runs", "serve", "values"),
+    ):
         assert f"\n  {verb} " in ended.out
-    assert "4 the server can't be reached" in ended.out
+    assert "4  the server can't be reached" in ended.out
 
 
 def test_the_version_is_told(run) -> None:
@@ -35,7 +38,11 @@ def test_the_version_is_told(run) -> None:
 
 
 def test_a_verb_that_does_not_exist_is_typed_wrongly(run) -> None:
-    assert run("fly").code == 2
+    """And one that is nearly right is told which was meant."""
+    assert run("qqq").code == 2
+    ended = run("interupts")
+    assert ended.code == 2
+    assert "there is no command 'interupts'; did you mean interrupts?" in ended.err
 
 
 def test_commands_of_other_packages_are_found(run, monkeypatch) -> None:
@@ -69,10 +76,14 @@ def test_the_server_may_come_from_the_environment(server, monkeypatch, capsys) -
     assert importlib.import_module("stepgraph_client.command").__doc__
 
 
-@pytest.mark.parametrize("option", ["--namespace", "--server"])
-def test_an_option_of_all_commands_behind_one_is_told_where_it_goes(run, option) -> None:
+@pytest.mark.parametrize("option", ["--namespace", "--server", "--timeout"])
+def test_an_option_that_a_command_of_others_does_not_know_is_told_where_it_goes(
+    run, monkeypatch, option
+) -> None:
     """The order is said, and not that there is no such option."""
-    ended = run("runs", "list", option, "x")
+    monkeypatch.setattr(EntryPoint, "load", lambda _self: hello)
+    offer(monkeypatch, EntryPoint("hello", f"{__name__}:hello", main.PLUGINS))
+    ended = run("hello", option, "x")
     assert ended.code == 2
-    assert f"{option} goes before the command: stepgraph {option} … runs …" in ended.err
-    assert "No such option" in run("runs", "list", "--colour").err
+    assert f"{option} goes before the command: stepgraph {option} … hello …" in ended.err
+    assert "No such option" in run("hello", "--colour").err

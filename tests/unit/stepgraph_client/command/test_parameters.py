@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import click
 import pytest
 
@@ -8,8 +10,10 @@ from stepgraph_client.command.calling import FileError
 from stepgraph_client.command.parameters import (
     given_graph,
     json_value,
+    moment,
     pair,
     reference,
+    seconds,
     server_address,
     span,
     variable,
@@ -78,3 +82,33 @@ def test_a_file_is_no_reference(tmp_path, monkeypatch) -> None:
         reference("react.yaml")
     assert reference("react") == "react"
     assert reference("gone.yaml") == "gone.yaml"
+
+
+@pytest.mark.parametrize(
+    ("text", "point"),
+    [
+        ("2026-01-31", datetime(2026, 1, 31, tzinfo=UTC)),
+        ("2026-01-31 12:00", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+        ("2026-01-31T12:00:05Z", datetime(2026, 1, 31, 12, 0, 5, tzinfo=UTC)),
+        ("2026-01-31T12:00+02:00", datetime(2026, 1, 31, 10, tzinfo=UTC)),
+    ],
+)
+def test_a_point_in_time_is_in_utc_unless_it_says_otherwise(text, point) -> None:
+    assert moment(text) == point
+
+
+def test_a_length_of_time_means_so_long_ago() -> None:
+    point = moment("2h")
+    ago = datetime.now(UTC) - point
+    assert timedelta(hours=2) <= ago < timedelta(hours=2, minutes=1)
+
+
+def test_what_is_no_point_in_time_is_told_what_is_one() -> None:
+    with pytest.raises(click.BadParameter, match="such as 2026-01-31"):
+        moment("yesterday")
+
+
+def test_a_time_to_wait_is_more_than_none() -> None:
+    assert seconds("1m30s") == 90
+    with pytest.raises(click.BadParameter, match="no time at all"):
+        seconds("0s")

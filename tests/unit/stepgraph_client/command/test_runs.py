@@ -5,10 +5,9 @@ import json
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from stepgraph.v1.conversation_pb2 import Message
 from stepgraph.v1.event_pb2 import RunPaused
-from stepgraph.v1.run_pb2 import GraphVersion, RunStatus
-from stepgraph.v1.run_service_pb2 import GetRunStateResponse, WatchBatch, WatchRunsResponse
+from stepgraph.v1.run_pb2 import GraphVersion
+from stepgraph.v1.run_service_pb2 import WatchBatch, WatchRunsResponse
 from tests.support.fake_server import run_event
 
 
@@ -29,7 +28,7 @@ def test_runs_are_listed_in_columns(run, server, one) -> None:
     failed.run_failed.failure.code = "BAD"
     server.add_run("other", failed, quarantined=True)
     lines = run("runs", "list").out.splitlines()
-    assert lines[0].split() == ["RUN", "GRAPH", "STATUS", "CREATED", "STEPS"]
+    assert lines[0].split() == ["RUN", "GRAPH", "STATUS", "CREATED", "STEPS", "NOTES"]
     assert lines[1].split("  ")[0] == "r"
     assert "g@2" in lines[1]
     assert lines[1].endswith("2 open questions")
@@ -94,7 +93,9 @@ def test_a_failure_is_shown(run, server) -> None:
 def test_a_run_that_is_not_there_is_refused(run) -> None:
     ended = run("runs", "get", "nope")
     assert (ended.code, ended.out) == (3, "")
-    assert ended.err == "Error: RUN_NOT_FOUND: there is no run nope\n"
+    said, advice = ended.err.splitlines()
+    assert said == "Error: RUN_NOT_FOUND: there is no run nope"
+    assert advice.endswith("runs list` shows the runs of this namespace.")
 
 
 def test_a_run_is_watched_from_any_event_on(run, one) -> None:
@@ -113,68 +114,62 @@ def test_all_runs_are_watched_if_none_is_named(run, server) -> None:
     assert ended.out.startswith("x  paused: lunch")
 
 
-def test_a_state_is_shown_as_variables_and_messages(run, server, one) -> None:
-    page = GetRunStateResponse(sequence=7)
-    page.state.variables["city"].text = "Oslo"
-    message = Message(role=2)
-    message.content.add().text.text = "hello"
-    page.state.conversation.messages.append(message)
-    server.states["r"] = [page]
-    assert run("runs", "state", "r").out == "after event 7\ncity  Oslo\nuser  hello\n"
-    document = run("runs", "state", "r", "--at", "7", "--json").json
-    assert document["state"]["variables"] == {"city": {"text": "Oslo"}}
-    assert server.requests["GetRunState"][1].sequence == 7
+def test_a_list_is_bounded_in_time(run, server, one) -> None:
+    """A point in time, or how long ago."""
+    run("runs", "list", "--since", "2026-01-31", "--until", "2026-02-01T12:00:00Z")
+    asked = server.requests["ListRuns"][0].filter
+    assert (asked.create_time_min.seconds, asked.create_time_max.seconds) == (
+        1769817600,
+        1769947200,
+    )
+    ended = run("runs", "list", "--since", "yesterday")
+    assert ended.code == 2
+    assert "no point in time, such as 2026-01-31" in ended.err
 
 
-def test_what_a_run_waits_for_is_explained(run, one) -> None:
-    assert "waits for an executor (model m: 0 connected)" in run("runs", "explain", "r").out
-    assert run("runs", "explain", "r", "--json").json["waits"]
+def test_what_a_limit_leaves_out_is_told(run, server) -> None:
+    for n in range(3):
+        server.add_run(f"r{n}")
+    ended = run("runs", "list", "--limit", "2")
+    assert len(ended.out.splitlines()) == 3
+    assert "there are more than 2; --limit shows them" in ended.err
+    assert run("runs", "list", "--limit", "3").err == ""
+    assert run("runs", "list", "-o", "ids", "--limit", "2").out == "r0\nr1\n"
+
+
+def test_many_runs_are_watched_with_a_filter(run, server) -> None:
+    event = run_event(1, run_paused=RunPaused(reason="lunch"))
+    server.news = [WatchRunsResponse(batches=[WatchBatch(run_id="x", events=[event])])]
+    ended = run("runs", "watch", "--all", "--label", "a=b", "--graph", "g", "--roots", "--json")
+    assert json.loads(ended.out)["run_id"] == "x"
+    (asked,) = server.requests["WatchRuns"]
+    assert (dict(asked.filter.labels), asked.filter.graph) == ({"a": "b"}, "g")
+    assert asked.filter.roots_only
+    run("runs", "watch", "--all", "--resume", "1")
+    assert server.requests["WatchRuns"][1].resume_token == "1"
+
+
+def test_a_run_is_watched_with_its_children(run, server, one) -> None:
     one.complete()
-    assert "waits for nothing" in run("runs", "explain", "r").out
+    assert run("runs", "watch", "r", "--tree", "--resume", "t").code == 0
+    (asked,) = server.requests["WatchRun"]
+    assert asked.include_descendants
+    assert asked.resume_token == "t"
 
 
 @pytest.mark.parametrize(
-    ("words", "status"),
+    ("words", "said"),
     [
-        (("cancel", "r", "--reason", "enough"), "stopping"),
-        (("pause", "r"), "paused"),
-        (("unpause", "r"), "running"),
-        (("signal", "r", "go", "--text", "now"), "running"),
-        (("signal", "r", "go", "--payload", "[1]"), "running"),
+        (("r", "--all"), "RUN_ID or --all"),
+        (("r", "--label", "a=b"), "are for --all"),
+        (("--tree",), "--tree needs a RUN_ID"),
+        (("r", "--resume", "t"), "a run goes on with --after"),
+        (("--all", "--after", "3"), "are for one run"),
+        (("r", "--tree", "--history"), "are for one run"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else value,
+    ids=" ".join,
 )
-def test_runs_are_steered(run, one, words, status) -> None:
-    assert run("runs", *words).out == f"r is {status}\n"
-    assert run("runs", *words, "--json").json["run_id"] == "r"
-
-
-def test_a_signal_carries_what_it_was_given(run, server, one) -> None:
-    run("runs", "signal", "r", "go", "--payload", "[1]", "--correlation", "c")
-    (request,) = server.requests["SignalRun"]
-    assert (request.payload.json, request.correlation, request.name) == ("[1]", "c", "go")
-
-
-def test_a_failed_run_is_retried_as_a_new_one(run, one) -> None:
-    assert run("runs", "retry", "r").out == "r-retry is running\n"
-
-
-def test_a_run_is_deleted(run, server, one) -> None:
-    one.run.status = RunStatus.RUN_STATUS_COMPLETED
-    assert run("runs", "delete", "r").out == "r is deleted\n"
-    assert server.runs == {}
-
-
-def test_a_run_is_forked_with_what_is_to_be_different(run, server, one) -> None:
-    """What is given goes into the request, and what is not stays as before."""
-    words = ("--at", "3", "--run-id", "new", "--graph", "g@3", "--var", "n:=2", "--label", "a=b")
-    limits = ("--max-iterations", "9", "--token-limit", "7", "--time-limit", "1m")
-    assert run("runs", "fork", "r", *words, *limits).out == "new is running\n"
-    (asked,) = server.requests["ForkRun"]
-    assert (asked.run_id, asked.sequence, asked.graph, asked.labels["a"]) == ("r", 3, "g@3", "b")
-    assert (asked.max_iterations, asked.token_limit, asked.time_limit.seconds) == (9, 7, 60)
-    assert asked.changes[0].patch.update.variables["n"].json == "2"
-    assert run("runs", "fork", "r", "--json").json["run_id"] == "r-fork"
-    plain = server.requests["ForkRun"][1]
-    assert not plain.changes
-    assert not plain.HasField("token_limit")
+def test_options_that_would_do_nothing_are_refused(run, words, said) -> None:
+    ended = run("runs", "watch", *words)
+    assert ended.code == 2
+    assert said in ended.err
