@@ -16,6 +16,7 @@ from stepgraph_client.command.calling import CommandError
 from stepgraph_client.command.completing import completion_command
 from stepgraph_client.command.config import config_command
 from stepgraph_client.command.doctor import doctor_command
+from stepgraph_client.command.executor import executor_group
 from stepgraph_client.command.executors import executors_group
 from stepgraph_client.command.graphs import graphs_group
 from stepgraph_client.command.health import health_command
@@ -98,6 +99,7 @@ for _command in (
     interrupts_group,
     answer_command,
     executors_group,
+    executor_group,
     values_group,
     health_command,
     doctor_command,

@@ -155,10 +155,10 @@ def _evaluate(
         if edge.condition_kind == "otherwise":
             # Looked at when all others are known.
             waiting = True
-            results.append(EdgeResult(edge.id, NOT_HELD))
-            continue
-        verdict = _verdict(state, activation, view, edge)
-        held = held or verdict == FOLLOWED
+            verdict = NOT_HELD
+        else:
+            verdict = _verdict(state, activation, view, edge)
+            held = held or verdict == FOLLOWED
         results.append(EdgeResult(edge.id, verdict))
     if not waiting:
         return tuple(results), held

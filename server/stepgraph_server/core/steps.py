@@ -81,17 +81,18 @@ def _ask(turn: Turn, activation: Activation) -> None:
 
 def advance(turn: Turn, activation: Activation) -> None:
     """Let an activation go on as far as it can without waiting."""
-    if activation.outstanding or turn.state.stopping is not None or turn.state.final:
+    state, node = turn.state, activation.node
+    if activation.outstanding or state.stopping is not None or state.final:
         return
-    if activation.phase is Phase.ROUTING:
-        turn.work.begin_node(len(activation.node.edges))
-        _finish_routing(turn, activation)
-    elif activation.phase is Phase.RUNNING:
-        turn.work.begin_node(len(activation.node.edges))
-        if activation.node.asks and not activation.question_id:
+    if activation.phase is Phase.RUNNING:
+        turn.work.begin_node(len(node.edges))
+        if node.asks and not activation.question_id:
             _ask(turn, activation)
         else:
             _act(turn, activation)
+    elif activation.phase is Phase.ROUTING:
+        turn.work.begin_node(len(node.edges))
+        _finish_routing(turn, activation)
 
 
 def _act(turn: Turn, activation: Activation) -> None:
@@ -170,18 +171,15 @@ def complete_node(turn: Turn, activation: Activation, done: Done) -> None:
     except ReducerError as error:
         fail_node(turn, activation, failure("REDUCER_TYPE", str(error), source=activation.node.id))
         return
-    recorded = activation.node.action_kind not in DERIVED and not approvals.said_no(
-        activation.answer
-    )
-    too_large = _too_large(turn, activation, done) if recorded else None
-    if too_large is not None:
-        fail_node(turn, activation, too_large)
-        return
     event = turn.next_event()
     fact = event.node_completed
     fact.activation_id = activation.id
     fact.node_id = activation.node.id
-    if recorded:
+    if activation.node.action_kind not in DERIVED and not approvals.said_no(activation.answer):
+        too_large = _too_large(turn, activation, done)
+        if too_large is not None:
+            fail_node(turn, activation, too_large)
+            return
         _record_done(fact, done)
     try:
         routing = route_success(state, activation, carried, delta, turn.work)
@@ -191,8 +189,9 @@ def complete_node(turn: Turn, activation: Activation, done: Done) -> None:
         turn.record(event)
         fail_node(turn, activation, error.failure)
         return
+    edges = fact.edges
     for edge_id, verdict in routing.edges:
-        fact.edges.add(edge_id=edge_id, verdict=verdict)
+        edges.add(edge_id=edge_id, verdict=verdict)
     if routing.undecided:
         fact.edges_pending = True
     activation.settled = Settled(carried, delta, routing.edges)

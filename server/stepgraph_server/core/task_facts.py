@@ -41,9 +41,10 @@ def _make_room(activation: Activation, turn: int, index: int) -> None:
         activation.results = []
         activation.call_ids = []
         activation.outstanding = 0
-    while len(activation.results) <= index:
-        activation.results.append(None)
-        activation.call_ids.append("")
+    missing = index + 1 - len(activation.results)
+    if missing > 0:
+        activation.results += [None] * missing
+        activation.call_ids += [""] * missing
 
 
 def apply_tools_offered(state: RunState, event: event_pb2.RunEvent) -> None:
@@ -76,7 +77,7 @@ def apply_task_scheduled(state: RunState, event: event_pb2.RunEvent) -> None:
         activation.call_ids[task.index] = task.call_id
         if fact.tools_digest:
             activation.tools_digest = fact.tools_digest
-        if is_held(activation):
+        if activation.node.max_concurrency and is_held(activation):
             task.held = True
             activation.held.append(task)
     activation.outstanding += 1

@@ -61,7 +61,7 @@ def schedule(turn: Turn, activation: Activation, effect: Effect, number: int, in
         fact.prompt_digest = effect.prompt_digest
     if tools_digest:
         fact.tools_digest = tools_digest
-    _record(turn, task, event, hold=is_held(activation))
+    _record(turn, task, event, hold=activation.node.max_concurrency > 0 and is_held(activation))
 
 
 def schedule_condition(turn: Turn, activation: Activation, edge_id: str, name: str) -> None:

@@ -277,15 +277,15 @@ def settle(state: RunState, activation: Activation, done: Done) -> tuple[Carried
     writes = done.writes
     if node.output_variable and done.value is not None:
         writes = (*writes, (node.output_variable, done.value))
-    if not writes and not done.messages:
-        return after, activation.delta
     delta = activation.delta
-    changed = Delta([*delta.writes], dict(delta.overlay), [*delta.messages], delta.terminate)
-    for name, value in writes:
-        write(state, changed, name, value)
-    if not node.append_none:
-        changed.messages.extend(done.messages)
-    return after, changed
+    if done.messages and not node.append_none:
+        messages = [*delta.messages, *done.messages]
+        delta = Delta(delta.writes, delta.overlay, messages, delta.terminate)
+    if writes:
+        delta = Delta([*delta.writes], dict(delta.overlay), delta.messages, delta.terminate)
+        for name, value in writes:
+            write(state, delta, name, value)
+    return after, delta
 
 
 def write(state: RunState, delta: Delta, name: str, value: value_pb2.Value | None) -> None:

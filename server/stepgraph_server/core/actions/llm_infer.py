@@ -80,7 +80,7 @@ class _Request:
 def _ask(poll: Poll) -> Step:
     action = _action(poll)
     request = _request(poll, action)
-    added = _added_message(poll, action)
+    added = _added_message(poll, action) if action.prompt_template else None
     effect = Effect(
         key=("llm", request.model),
         label=f"llm {request.model}",
@@ -98,7 +98,9 @@ def _ask(poll: Poll) -> Step:
 
 
 def _request(poll: Poll, action: graph_pb2.NodeAction.LlmInfer) -> _Request:
-    model = _render(poll, action.model or poll.state.graph.default_model)
+    model = action.model or poll.state.graph.default_model
+    if "{{" in model:
+        model = _render(poll, model)
     prompt = _system_prompt(poll, action)
     tools = _tools(poll, action) if action.include_tool_definitions else None
     key = ("request", poll.activation.node.id)
@@ -137,7 +139,7 @@ def _finish(poll: Poll, message: conversation_pb2.Message) -> Step:
                 for name, field in sorted(fields.items())
                 if is_variable(name) and not is_reserved(name)
             )
-    added = _added_message(poll, action)
+    added = _added_message(poll, action) if action.prompt_template else None
     messages = (message,) if added is None else (added, message)
     return Done(value=value, messages=messages, writes=writes, decision=decision, decides=True)
 
@@ -163,11 +165,7 @@ def _system_prompt(poll: Poll, action: graph_pb2.NodeAction.LlmInfer) -> str:
     return _render(poll, paradigm.system_prompt) if paradigm is not None else ""
 
 
-def _added_message(
-    poll: Poll, action: graph_pb2.NodeAction.LlmInfer
-) -> conversation_pb2.Message | None:
-    if not action.prompt_template:
-        return None
+def _added_message(poll: Poll, action: graph_pb2.NodeAction.LlmInfer) -> conversation_pb2.Message:
     node_id, text = poll.activation.node.id, action.prompt_template
     if "{{" in text:
         return template_message(poll.view, text, node_id)

@@ -33,13 +33,14 @@ def poll(poll: Poll) -> Step:
         return _finish(poll)
     action = poll.activation.node.action
     assert isinstance(action, graph_pb2.NodeAction.RunRequestedTools)
-    wanted = action.filter if action.HasField("filter") else None
-    calls = [call for call in open_calls(poll) if filter_passes(wanted, call.name)]
+    calls = open_calls(poll)
+    if action.HasField("filter"):
+        calls = [call for call in calls if filter_passes(action.filter, call.name)]
     if not calls:
         return Done(decision=settled_decision(poll, performed=[]), decides=True)
     tools = poll.state.tool_sets.get(poll.view.carried.tools_digest)
     offered = tools.offered if tools is not None else {}
-    effects = tuple(_effect(call, offered) for call in calls)
+    effects = tuple([_effect(call, offered) for call in calls])
     return Await(effects, action.max_concurrency)
 
 
@@ -60,16 +61,22 @@ def _effect(
 
 def _finish(poll: Poll) -> Step:
     call_ids = poll.activation.call_ids
-    results = [_tool_result(result) for result in poll.results]
-    messages = [
-        tool_message(call_id, provider_id_of(poll, call_id), result)
-        for call_id, result in zip(call_ids, results, strict=True)
-    ]
-    outputs = [result.output for result in results]
+    results: list[transition_pb2.ToolResult] = []
+    messages: list[conversation_pb2.Message] = []
     # One failed call among others is for the model to deal with; only if nothing worked is it an error of the node.
-    all_failed = all(result.is_error for result in results)
+    all_failed = True
+    for call_id, reported in zip(call_ids, poll.results, strict=True):
+        result = _tool_result(reported)
+        all_failed = all_failed and result.is_error
+        results.append(result)
+        messages.append(tool_message(call_id, provider_id_of(poll, call_id), result))
+    value = (
+        results[0].output
+        if len(results) == 1
+        else list_value([result.output for result in results])
+    )
     return Done(
-        value=outputs[0] if len(outputs) == 1 else list_value(outputs),
+        value=value,
         messages=tuple(messages),
         error=tool_error(poll.activation.node.id, results) if all_failed else None,
         decision=settled_decision(poll, performed=call_ids),
