@@ -17,10 +17,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
+from stepgraph.v1.executor_service_pb2 import AckVerdict
 from stepgraph_server.api.executor_stream import ExecutorStreams
+from stepgraph_server.api.listening import AddressInUse, parse_address, refuse_unless_allowed
 from stepgraph_server.api.server import ApiServer, Backends, refuse_address
 from stepgraph_server.core.inputs import RunLimits
-from stepgraph_server.core.instants import Instant
+from stepgraph_server.core.instants import SECOND, Instant
 from stepgraph_server.core.policies import GraphDefaults, Limits, RetryPolicy
 from stepgraph_server.engine.clock import SystemClock
 from stepgraph_server.engine.dispatcher import Dispatcher
@@ -37,12 +39,14 @@ from stepgraph_server.storage.memory import MemoryStore
 from stepgraph_server.storage.sqlite.store import SqliteStore
 from stepgraph_server.telemetry import names, otel_settings
 from stepgraph_server.telemetry.lag import watch_lag
-from stepgraph_server.telemetry.telemetry import Telemetry
+from stepgraph_server.telemetry.measurements import Measurements
+from stepgraph_server.telemetry.telemetry import ScrapeAddress, Telemetry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping
     from types import TracebackType
 
+    from stepgraph_server.api.gate import Gate
     from stepgraph_server.config import Settings
     from stepgraph_server.core.instants import Span
     from stepgraph_server.engine.clock import Clock
@@ -67,6 +71,7 @@ class RunningServer:
     api: ApiServer
     engine: Engine
     store: Store
+    telemetry: Telemetry
 
 
 def version() -> str:
@@ -93,6 +98,7 @@ async def running_server(
     Raises:
         StoreUnusable: The data can't be opened; a subclass says why.
         AddressRefused: The address is not allowed or in use.
+        SettingError: Metrics are to be scraped, and what that needs is not installed.
     """
     # Before any data is touched: a second server that is started by mistake should say so, and nothing else.
     refuse_address(settings)
@@ -100,7 +106,7 @@ async def running_server(
         settings, store or _make_store(settings), clock or SystemClock(), variables or {}
     )
     # Outermost: what is written last is recorded too.
-    async with parts.telemetry:
+    async with _recording(parts.telemetry):
         await parts.store.start(parts.runner.on_appended)
         try:
             async with _answering(settings, parts) as server:
@@ -111,6 +117,20 @@ async def running_server(
 
 
 @asynccontextmanager
+async def _recording(telemetry: Telemetry) -> AsyncIterator[None]:
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(telemetry)
+        except OSError as error:
+            message = (
+                f"can't listen for scrapes of metrics: {(error.strerror or str(error)).lower()}. Stop what "
+                "uses the address, or choose another one with --metrics-address"
+            )
+            raise AddressInUse(message) from error
+        yield
+
+
+@asynccontextmanager
 async def _answering(settings: Settings, parts: _Parts) -> AsyncIterator[RunningServer]:
     """Go on with the runs that there are, and let callers and executors in."""
     async with parts.background as background:
@@ -118,7 +138,7 @@ async def _answering(settings: Settings, parts: _Parts) -> AsyncIterator[Running
         # back before their grace is over, and whatever is asked for is loaded first.
         background.spawn(parts.engine.take_up(await parts.engine.recover()))
         background.spawn(parts.engine.watch_graces())
-        background.spawn(watch_lag())
+        background.spawn(watch_lag(histogram=parts.telemetry.sources.loop_lag))
         background.spawn(_forget_requests(parts.store, parts.clock, settings.retention.request_ids))
         async with AsyncExitStack() as stack:
             # Last of all here: what runs still begin when nobody calls any more needs the background as its owner.
@@ -127,13 +147,24 @@ async def _answering(settings: Settings, parts: _Parts) -> AsyncIterator[Running
             await parts.sessions.__aenter__()
             stack.push_async_callback(parts.sessions.__aexit__, None, None, None)
             api = await stack.enter_async_context(ApiServer(settings, parts.backends()))
+            background.spawn(parts.telemetry.measure(lambda: parts.measured(api.gate)))
             yield RunningServer(
                 settings=settings,
                 address=api.address,
                 api=api,
                 engine=parts.engine,
                 store=parts.store,
+                telemetry=parts.telemetry,
             )
+
+
+def _scrape_address(settings: Settings) -> ScrapeAddress | None:
+    """Return where metrics may be scraped, if anywhere. Raises AddressRefused."""
+    if not settings.metrics_address:
+        return None
+    address = parse_address(settings.metrics_address)
+    refuse_unless_allowed(address, insecure=settings.insecure)
+    return ScrapeAddress(host=address.host, port=address.port)
 
 
 def _make_store(settings: Settings) -> Store:
@@ -157,8 +188,13 @@ class _Parts:
         self.registry = Registry(settings.session.lost_grace, self._on_room)
         hub = WatchHub(journal=store.journal, runs=store.runs)
         self.telemetry = Telemetry(
-            otel_settings.read(variables), RunHistory(store.journal), version()
+            otel_settings.read(variables),
+            RunHistory(store.journal),
+            version(),
+            _scrape_address(settings),
         )
+        if isinstance(store, SqliteStore):
+            self.telemetry.sources.commits = store.commits
         self.watcher = Watcher(hub, store.runs, settings.watch_keepalive)
         self.dispatcher = Dispatcher(
             registry=self.registry,
@@ -201,6 +237,29 @@ class _Parts:
     def _on_room(self, seat: Seat) -> None:
         # The registry and the dispatcher need each other; nobody has room before both are there.
         self.dispatcher.room(seat)
+
+    def measured(self, gate: Gate) -> Measurements:
+        """Return what there is now, for metrics."""
+        dispatcher, runner = self.dispatcher, self.runner
+        ages = [age for queue in dispatcher.waiting.queues() if (age := queue.oldest()) is not None]
+        oldest = self.clock.now() - min(ages) if ages else 0
+        backlog = self.store.journal.backlog()
+        return Measurements(
+            queued_tasks=len(dispatcher.waiting),
+            oldest_task_s=max(0, oldest) / SECOND,
+            attempts=len(dispatcher.holdings),
+            runs_in_memory=runner.live_count,
+            runs_loading=runner.loading,
+            waiting_appends=backlog.appends,
+            waiting_bytes=backlog.bytes,
+            sessions=gate.count("session"),
+            watchers=gate.count("watch"),
+            sent_tasks=dispatcher.counts.sent,
+            verdicts=tuple(
+                (AckVerdict.Name(verdict).removeprefix("ACK_VERDICT_").lower(), count)
+                for verdict, count in dispatcher.counts.verdicts.items()
+            ),
+        )
 
     def backends(self) -> Backends:
         return Backends(

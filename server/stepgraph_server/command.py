@@ -87,6 +87,11 @@ Exit codes:
 )
 @click.option("--log-format", metavar="FORMAT", help="human or json.  [default: human]")
 @click.option(
+    "--metrics-address",
+    metavar="HOST:PORT",
+    help="Where metrics may be scraped, such as 127.0.0.1:9464.  [default: nowhere]",
+)
+@click.option(
     "--set",
     "assignments",
     metavar="NAME=VALUE",
@@ -108,6 +113,7 @@ def serve(  # noqa: PLR0913  # click passes each flag by name
     insecure: bool,
     log_level: str | None,
     log_format: str | None,
+    metrics_address: str | None,
     assignments: Sequence[str],
     config: str | None,
     show: bool,
@@ -120,7 +126,13 @@ def serve(  # noqa: PLR0913  # click passes each flag by name
     if memory and data is not None:
         _fail(EXIT_SETTING, "--memory and --data exclude each other")
     flags = _assigned(assignments)
-    given = {"listen": listen, "data": data, "log_level": log_level, "log_format": log_format}
+    given = {
+        "listen": listen,
+        "data": data,
+        "log_level": log_level,
+        "log_format": log_format,
+        "metrics_address": metrics_address,
+    }
     flags |= {name: text for name, text in given.items() if text is not None}
     flags |= {name: "true" for name, is_on in (("memory", memory), ("insecure", insecure)) if is_on}
     try:
@@ -185,6 +197,8 @@ def _assigned(assignments: Sequence[str]) -> dict[str, str]:
 def _run(settings: Settings) -> int:
     try:
         asyncio.run(_serve(settings))
+    except SettingError as error:
+        _fail(EXIT_SETTING, str(error))
     except AddressRefused as error:
         _fail(EXIT_ADDRESS, str(error))
     except StoreInUse as error:

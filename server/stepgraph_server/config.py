@@ -142,7 +142,7 @@ def _choice(*words: str) -> Kind:
     return Kind(parse=parse, show=str)
 
 
-TEXT: Final = Kind(parse=str.strip, show=str)
+TEXT: Final = Kind(parse=str.strip, show=lambda value: str(value) or "none")
 PATH: Final = Kind(parse=_path, show=lambda value: str(value or "none"))
 FLAG: Final = Kind(parse=_flag, show=lambda value: "true" if value else "false")
 COUNT: Final = Kind(parse=_count, show=lambda value: f"{value:,}")
@@ -326,6 +326,12 @@ class Settings:
     log_format: Annotated[
         str, LOG_FORMAT, "How events are logged: lines for people, or a JSON object a line."
     ] = "human"
+    metrics_address: Annotated[
+        str,
+        TEXT,
+        "Where Prometheus may scrape metrics over HTTP, host:port, such as 127.0.0.1:9464; empty is nowhere. "
+        "Another host than loopback needs `insecure`.",
+    ] = ""
     limits: LimitSettings = LimitSettings()
     pages: PageSettings = PageSettings()
     session: SessionSettings = SessionSettings()

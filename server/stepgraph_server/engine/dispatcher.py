@@ -453,20 +453,13 @@ def _attempt_of(seat: Seat, ref: executor_service_pb2.AttemptRef) -> Attempt:
 class Counts:
     """The dispatcher's own counters, which metrics read."""
 
-    __slots__ = ("accepted", "other", "sent", "stale")
+    __slots__ = ("sent", "verdicts")
 
     def __init__(self) -> None:
         self.sent = 0
-        self.accepted = 0
-        self.stale = 0
-        self.other = 0
+        self.verdicts = dict.fromkeys(executor_service_pb2.AckVerdict.values()[1:], 0)
 
     def count_acks(self, acks: Sequence[Ack]) -> None:
         """Count verdicts."""
         for _, _, verdict in acks:
-            if verdict == executor_service_pb2.ACK_VERDICT_ACCEPTED:
-                self.accepted += 1
-            elif verdict == executor_service_pb2.ACK_VERDICT_STALE:
-                self.stale += 1
-            else:
-                self.other += 1
+            self.verdicts[verdict] += 1

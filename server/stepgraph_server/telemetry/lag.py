@@ -15,6 +15,8 @@ from stepgraph_server.telemetry import names
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from stepgraph_server.telemetry.histogram import Histogram
+
 MAX_LAG_S: Final = 0.25
 """A turn that takes longer is said: callers and executors with short deadlines notice it."""
 
@@ -30,12 +32,16 @@ _log = logging.getLogger(__name__)
 class LagMeter:
     """Decides what of the lag is said. Pure: the time comes in."""
 
-    def __init__(self) -> None:
+    def __init__(self, histogram: Histogram | None = None) -> None:
+        """With a histogram, all lags are counted in it."""
+        self._histogram = histogram
         self._worst = 0.0
         self._quiet_until = float("-inf")
 
     def note(self, lag_s: float, now: float) -> float | None:
         """Take how late the loop was; return the lag that is to be said now, if any."""
+        if self._histogram is not None:
+            self._histogram.observe(max(0.0, lag_s))
         if lag_s > MAX_LAG_S:
             self._worst = max(self._worst, lag_s)
         if not self._worst or now < self._quiet_until:
@@ -45,10 +51,12 @@ class LagMeter:
         return worst
 
 
-async def watch_lag(clock: Callable[[], float] | None = None) -> None:
-    """Say when the loop is late. Runs until it is cancelled."""
+async def watch_lag(
+    clock: Callable[[], float] | None = None, histogram: Histogram | None = None
+) -> None:
+    """Say when the loop is late, and count it. Runs until it is cancelled."""
     now = clock or asyncio.get_running_loop().time
-    meter = LagMeter()
+    meter = LagMeter(histogram)
     last = now()
     while True:
         await asyncio.sleep(PERIOD_S)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stepgraph_server.core.state import RunState
     from stepgraph_server.telemetry.recorder import SpanRecorder
     from stepgraph_server.telemetry.sampling import Sampler
+    from stepgraph_server.telemetry.tally import Tally
 
 _RUNNING: Final = run_pb2.RUN_STATUS_RUNNING
 _STOPPING: Final = run_pb2.RUN_STATUS_STOPPING
@@ -28,10 +29,14 @@ class RunObserver:
     """Sees what happens in runs. Without anything to tell it to, nothing is recorded and traces are passed on."""
 
     def __init__(
-        self, sampler: Sampler | None = None, recorder: SpanRecorder | None = None
+        self,
+        sampler: Sampler | None = None,
+        recorder: SpanRecorder | None = None,
+        tally: Tally | None = None,
     ) -> None:
         self._sampler: Final = sampler
         self._recorder: Final = recorder
+        self._tally: Final = tally
 
     def trace_of(self, namespace: str, state: RunState) -> RunTrace:
         """Return the trace of a run that has started. The same for the same run, whenever it is asked for."""
@@ -41,6 +46,8 @@ class RunObserver:
         self, trace: RunTrace, events: Sequence[event_pb2.RunEvent], size: int, status: int
     ) -> None:
         """Take the events of one append, once; `size` is that of its bytes, `status` that of the run after it."""
+        if self._tally is not None:
+            self._tally.count(events, size)
         if trace.is_sampled and self._recorder is not None:
             rests = status not in (_RUNNING, _STOPPING)
             self._recorder.offer(Durable(trace=trace, events=events, size=size, rests=rests))

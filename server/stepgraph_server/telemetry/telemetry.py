@@ -7,41 +7,122 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
+from stepgraph_server.config import SettingError
 from stepgraph_server.telemetry import names
+from stepgraph_server.telemetry.measurements import PERIOD_S
+from stepgraph_server.telemetry.metrics import Sources, metrics_of
 from stepgraph_server.telemetry.recorder import SpanRecorder
 from stepgraph_server.telemetry.run_observer import RunObserver
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
+    from stepgraph_server.telemetry.measurements import Measurements
+    from stepgraph_server.telemetry.metric_export import MetricExport
     from stepgraph_server.telemetry.otel_settings import OtelSettings
     from stepgraph_server.telemetry.projector import History
+    from stepgraph_server.telemetry.scraping import Scraping
 
 _log = logging.getLogger(__name__)
 
 GOODBYE_S: Final = 2.0
-"""How long the last spans may take to be sent, and then again to be cut off."""
+"""How long the last spans and metrics may take to be sent, and then again to be cut off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrapeAddress:
+    """Where metrics wait to be scraped; port 0 means any that is free."""
+
+    host: str
+    port: int
 
 
 class Telemetry:
-    """What is recorded. Use it as an async context, around everything that tells the observer something."""
+    """What is recorded. Use it as an async context, around everything that tells it something.
 
-    def __init__(self, settings: OtelSettings, history: History, version: str) -> None:
+    Raises:
+        SettingError: Metrics are to be scraped, and what that needs is not installed.
+    """
+
+    def __init__(
+        self,
+        settings: OtelSettings,
+        history: History,
+        version: str,
+        scrape: ScrapeAddress | None = None,
+    ) -> None:
         self._settings: Final = settings
-        self.recorder: SpanRecorder | None = None
-        sampler = None
-        if settings.traces:
-            # Not before: importing it takes as long as half of what the server needs to start.
-            from stepgraph_server.telemetry.exporting import OtlpSpans, resource  # noqa: PLC0415
-
-            sink = OtlpSpans(resource(version), version)
-            self.recorder = SpanRecorder(sink, history, settings.span_delay_s)
-            sampler = settings.sampler
-        self.observer: Final = RunObserver(sampler, self.recorder)
+        self._version: Final = version
+        self._scrape: Final = scrape
+        self.recorder = _recorder(settings, history, version) if settings.traces else None
+        self._scraping = _scraping() if scrape is not None else None
+        self.has_metrics: Final = settings.metrics or scrape is not None
+        self.sources: Final = Sources(recorder=self.recorder)
+        self._export: MetricExport | None = None
+        #: Where metrics are scraped, with the port that was chosen; empty if they are not.
+        self.metrics_address = ""
+        self.observer: Final = RunObserver(
+            settings.sampler if settings.traces else None,
+            self.recorder,
+            self.sources.tally if self.has_metrics else None,
+        )
 
     async def __aenter__(self) -> Self:
+        """Begin. Raises OSError if metrics can't be listened for where they should."""
+        if self._scraping is not None and self._scrape is not None:
+            port = self._scraping.start(self._scrape.host, self._scrape.port)
+            self.metrics_address = f"{self._scrape.host}:{port}"
+        if self.has_metrics:
+            self._export = self._exported()
+        if self.recorder is not None:
+            self.recorder.start()
+        self._say()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # Side by side: a collector that is away must not take the time of both, one after the other.
+        await asyncio.gather(*(asyncio.to_thread(close) for close in self._closings()))
+
+    async def measure(self, take: Callable[[], Measurements]) -> None:
+        """Note what there is, again and again. Runs until it is cancelled; at once over if there are no metrics."""
+        while self.has_metrics:
+            self.sources.measured = take()
+            await asyncio.sleep(PERIOD_S)
+
+    def _closings(self) -> list[Callable[[], None]]:
+        recorder, export, scraping = self.recorder, self._export, self._scraping
+        closings: list[Callable[[], None]] = []
+        if recorder is not None:
+            closings.append(lambda: recorder.close(GOODBYE_S))
+        if export is not None:
+            closings.append(lambda: export.close(GOODBYE_S))
+        if scraping is not None:
+            closings.append(scraping.close)
+        return closings
+
+    def _exported(self) -> MetricExport:
+        # Not before it is needed: importing it takes as long as half of what the server needs to start.
+        from stepgraph_server.telemetry.exporting import resource  # noqa: PLC0415
+        from stepgraph_server.telemetry.metric_export import (  # noqa: PLC0415
+            MetricExport,
+            otlp_reader,
+        )
+
+        readers = [otlp_reader(self._settings.metric_interval_s)] if self._settings.metrics else []
+        if self._scraping is not None:
+            readers.append(self._scraping.reader)
+        return MetricExport(metrics_of(self.sources), resource(self._version), readers)
+
+    def _say(self) -> None:
         settings = self._settings
         for ignored in settings.ignored:
             _log.warning(
@@ -52,7 +133,7 @@ class Telemetry:
                     "expected": ignored.expected,
                 },
             )
-        if settings.traces or settings.metrics:
+        if settings.traces or self.has_metrics:
             _log.info(
                 "Traces or metrics are recorded",
                 extra={
@@ -60,17 +141,24 @@ class Telemetry:
                     "traces": settings.traces,
                     "metrics": settings.metrics,
                     "sampled_ratio": settings.sampler.ratio if settings.traces else 0,
+                    "metrics_address": self.metrics_address,
                 },
             )
-        if self.recorder is not None:
-            self.recorder.start()
-        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self.recorder is not None:
-            await asyncio.to_thread(self.recorder.close, GOODBYE_S)
+
+def _recorder(settings: OtelSettings, history: History, version: str) -> SpanRecorder:
+    # Not before it is needed, as above.
+    from stepgraph_server.telemetry.exporting import OtlpSpans, resource  # noqa: PLC0415
+
+    return SpanRecorder(OtlpSpans(resource(version), version), history, settings.span_delay_s)
+
+
+def _scraping() -> Scraping:
+    try:
+        from stepgraph_server.telemetry.scraping import Scraping  # noqa: PLC0415
+    except ImportError as error:
+        message = (
+            f"metrics can't be scraped without {error.name}; pip install 'stepgraph[prometheus]'"
+        )
+        raise SettingError(name="metrics_address", source="", message=message) from error
+    return Scraping()

@@ -37,6 +37,7 @@ class SqliteStore:
         self._lock = FileLock(path)
         self._writer = Writer(path)
         self._readers = Readers(path)
+        self.commits = self._writer.commits
         self._connection: sqlite3.Connection | None = None
         self.journal = SqliteJournal(self._writer, self._readers)
         self.runs = SqliteRuns(self._writer, self._readers)

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import sqlite3
 import threading
+import time
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
@@ -21,6 +22,7 @@ from stepgraph_server.storage.journal import Backlog
 from stepgraph_server.storage.records import Append, Appended
 from stepgraph_server.storage.sqlite.connection import unavailable
 from stepgraph_server.storage.sqlite.group import GroupWriter
+from stepgraph_server.telemetry.histogram import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,6 +86,8 @@ class Writer:
         self._group_writer: GroupWriter | None = None
         self._thread: threading.Thread | None = None
         self._is_closed = False
+        #: How long commits took.
+        self.commits = Histogram()
 
     def start(
         self,
@@ -219,12 +223,15 @@ class Writer:
         return taken
 
     def _write(self, group: list[Append], group_writer: GroupWriter) -> list[Appended]:
+        began = time.perf_counter()
         try:
-            return group_writer.write(group)
+            written = group_writer.write(group)
         except Exception as error:  # noqa: BLE001 the thread must live on
             # A fault of ours, and the callers must hear of it: they wait for nothing else.
             _log.exception("writing failed", extra={"action": "journal.write_failed"})
             return group_writer.fail(group, unavailable(self._path, error))
+        self.commits.observe(time.perf_counter() - began)
+        return written
 
     def _do(self, job: Job[object], connection: sqlite3.Connection) -> None:
         try:

@@ -8,6 +8,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from stepgraph_server.telemetry.histogram import Histogram
 from stepgraph_server.telemetry.lag import MAX_LAG_S, QUIET_S, LagMeter, watch_lag
 
 if TYPE_CHECKING:
@@ -29,6 +30,15 @@ def test_what_lags_for_long_is_said_once_a_period_with_the_worst_of_it() -> None
     assert meter.note(0.0, QUIET_S) == 0.9
     assert meter.note(0.0, 10 * QUIET_S) is None
     assert meter.note(0.4, 10 * QUIET_S) == 0.4
+
+
+def test_every_lag_is_counted_if_somebody_counts() -> None:
+    """Also those that are too short to be said; a clock that jumps back counts as none."""
+    histogram = Histogram((0.1,))
+    meter = LagMeter(histogram)
+    for lag in (0.05, 0.2, -1.0):
+        meter.note(lag, 0.0)
+    assert list(histogram.cumulative()) == [("0.1", 2), ("+Inf", 3)]
 
 
 async def test_a_turn_that_hogs_the_loop_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,6 +9,7 @@ import pytest
 from stepgraph.v1 import run_pb2
 from stepgraph_server.telemetry.run_observer import RunObserver
 from stepgraph_server.telemetry.sampling import Sampler
+from stepgraph_server.telemetry.tally import Tally
 from tests.support.otlp_events import CALLER, STARTED, events, trace
 
 EVENTS = events(STARTED)
@@ -45,6 +46,13 @@ def test_only_what_is_sampled_is_offered():
     it.durable(sampled, EVENTS, 10, run_pb2.RUN_STATUS_RUNNING)
     [offered] = recorder.offered
     assert (offered.trace, offered.events, offered.size) == (sampled, EVENTS, 10)
+
+
+def test_everything_is_counted_sampled_or_not():
+    tally = Tally()
+    it = RunObserver(Sampler(ratio=0.0), None, tally)
+    it.durable(it.trace_of("default", state()), EVENTS, 10, run_pb2.RUN_STATUS_RUNNING)
+    assert (tally.runs_started, tally.bytes) == (1, 10)
 
 
 @pytest.mark.parametrize(
