@@ -267,8 +267,13 @@ def settings_lines() -> Iterator[str]:
     flags = {option for parameter in serve.params for option in parameter.opts}
     yield from (_NOTE, "", "# Settings of the server", "")
     yield (
-        "A setting comes from its flag, else from its variable in the environment, else from its default. `stepgraph serve --settings` "
-        "shows the values in force, and where each comes from, without starting anything."
+        "A setting comes from its flag, else from its variable in the environment, else from a TOML file, else from its default. "
+        "`stepgraph serve --settings` shows the values in force, and where each comes from, without starting anything."
+    )
+    yield ""
+    yield (
+        "In the file (`--config FILE`, else `STEPGRAPH_CONFIG`, else `~/.config/stepgraph/config.toml`) the server's settings stand "
+        "below `[server]`, and those of a group below `[server.limits]` and so on, by the names of this page."
     )
     yield ""
     yield (
