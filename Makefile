@@ -10,6 +10,8 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 MODEL_STAMP := $(VENV)/.installed-test-model
 ARGS ?=
+# Whose model the demo asks: openai or anthropic. Nothing: a stand-in that works offline.
+LLM ?=
 # Another interpreter: make venv PYTHON=/path/to/python. One that is named is used, or refused; never replaced by another.
 PYTHON ?=
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.11 python3 python3.12 python3.13 python3.14 python)
@@ -73,8 +75,8 @@ check: $(STAMP) ## Run every check that CI runs; ARGS=--fast leaves the tests ou
 	@$(PY) -m tests.check $(ARGS)
 
 .PHONY: demo
-demo: $(STAMP) ## Start a server and an executor, and run a graph through them
-	@$(PY) -m examples.demo $(ARGS)
+demo: $(STAMP) ## Start a server and executors, and run graphs through them; LLM=openai asks a real model
+	@$(PY) -m examples.demo $(if $(LLM),--llm $(LLM)) $(ARGS)
 
 .PHONY: bench
 bench: $(STAMP) ## Run the benchmark, side by side with other systems

@@ -55,8 +55,11 @@ async def ask(client: Client, stage: Stage, question: str) -> None:
     say(f"folder:   {stage.folder}")
     say(f"question: {question}")
     say("graph:    examples/graphs/ask_folder.yaml, a loop of model and tools")
-    say("model:    the rule planner, which follows rules and works offline; it stands where a")
-    say("          language model would, and answers from what the tools really find\n")
+    if stage.real is None:
+        say("model:    the rule planner, which follows rules and works offline; it stands where a")
+        say("          language model would, and answers from what the tools really find\n")
+    else:
+        say(f"model:    {stage.real.model}, hosted by `stepgraph executor {stage.real.provider}`\n")
     await _show(stage, await start(client, "ask_folder", question))
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
 
+    from examples.demo.real_model import RealModel
+
     Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,8 +40,9 @@ class StageError(Exception):
 class Stage:
     """A server with a journal of its own, two executors, and a scratch copy of a file. Use it as a context manager."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, real: RealModel | None = None) -> None:
         self.folder = folder
+        self.real = real
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._undo = contextlib.ExitStack()
         self._home = Path()
@@ -91,7 +94,10 @@ class Stage:
         """Start the process with the model and the one with the tools; they connect by themselves."""
         ledger = str(self._home / "ledger.jsonl")
         shared = ("--server", self.server, "--ledger", ledger)
-        self._start("model-host", "examples.demo.model_host", *shared)
+        if self.real is None:
+            self._start("model-host", "examples.demo.model_host", *shared)
+        else:
+            self._run("model-host", command_line(self.server, *self.real.arguments))
         self._start(
             "tool-host",
             "examples.demo.tool_host",
@@ -115,10 +121,13 @@ class Stage:
                 raise self._ended(name)
 
     def _start(self, name: str, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+        return self._run(name, (sys.executable, "-m", module, *arguments))
+
+    def _run(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
         with self._log(name).open("ab") as log:
             # A session of its own: Ctrl-C goes to the demo, and the demo ends what it has started, in order.
             process = self._running[name] = subprocess.Popen(
-                (sys.executable, "-m", module, *arguments),
+                command,
                 cwd=ROOT,
                 stdout=log,
                 stderr=subprocess.STDOUT,
