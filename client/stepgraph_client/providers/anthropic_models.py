@@ -47,6 +47,8 @@ MAX_MODELS: Final = 1000
 
 #: How the API says that a filter stopped it; its kind is that of any request that is wrong.
 _BLOCKED: Final = "blocked by content filtering policy"
+#: How the API, and llama.cpp, say that a request is longer than the model's context.
+_TOO_LONG: Final = ("prompt is too long", "exceeds the available context size")
 _NAMELESS: Final = "a model in the list has no id"
 #: What `create` wants by name; all else goes into the body as it is.
 _ARGUMENTS: Final = frozenset({"model", "max_tokens", "messages", "stream"})
@@ -253,7 +255,7 @@ def _refusal(reply: Reply, why: str) -> LlmResponse:
 
 
 def _answer(status: int, response: httpx2.Response, message: str, kind: str, model: str) -> Answer:
-    # Both are `invalid_request_error`: only the words tell them from other requests that are wrong.
+    # These are `invalid_request_error`: only the words tell them from other requests that are wrong.
     words = message.lower()
     return Answer(
         status=status,
@@ -262,5 +264,5 @@ def _answer(status: int, response: httpx2.Response, message: str, kind: str, mod
         code=kind,
         model=model,
         is_quota="credit balance is too low" in words,
-        is_too_long="prompt is too long" in words,
+        is_too_long=any(each in words for each in _TOO_LONG),
     )
