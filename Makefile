@@ -64,6 +64,7 @@ $(MODEL_STAMP): $(STAMP)
 	@echo "==> installing a model server and a small model (400 MB, a minute the first time)"
 	@PIP_CONSTRAINT=requirements.lock PIP_BUILD_CONSTRAINT=requirements.lock \
 	  PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install --quiet -e '.[test-model]'
+	@$(PY) -c 'from tests.support.model_server import model_file; model_file()'
 	@touch $@
 
 .PHONY: test-model

@@ -116,7 +116,7 @@ def _temperature(request: LlmRequest, terms: Terms) -> float:
 
 def _thinking(model: str, budget: int) -> Body:
     """Return how a model is told to think: models up to 4.5 take a budget; later ones measure it themselves, and refuse one."""
-    found = _GENERATION.search(model)
+    found = _GENERATION.search(model) if "claude" in model else None
     generation = (int(found[1]), int(found[2] or 0)) if found else None
     if generation is not None and generation >= _FIRST_WITHOUT_BUDGETS:
         # "summarized": without it some models show no thoughts at all.

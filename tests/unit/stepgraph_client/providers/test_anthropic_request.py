@@ -168,6 +168,7 @@ async def test_a_schema_of_a_tool_that_is_no_json_is_refused():
         ("anthropic/claude-opus-4.7", {"type": "adaptive", "display": "summarized"}),
         ("claude-sonnet-5", {"type": "adaptive", "display": "summarized"}),
         ("claude-opus-5-5", {"type": "adaptive", "display": "summarized"}),
+        ("qwen3-32b", {"type": "enabled", "budget_tokens": 2000}),
         ("my-proxy", {"type": "enabled", "budget_tokens": 2000}),
     ],
 )
