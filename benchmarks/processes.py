@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
 #: How long a process may take to be ready, or to end.
@@ -51,13 +51,23 @@ class Server:
 
 
 @contextlib.contextmanager
-def running_server(folder: Path, launcher: Sequence[str]) -> Iterator[Server]:
-    """Start a server, and stop it at the end. `launcher` is what comes before the arguments."""
+def running_server(
+    folder: Path, launcher: Sequence[str], variables: Mapping[str, str] | None = None
+) -> Iterator[Server]:
+    """Start a server, and stop it at the end. `launcher` is what comes before the arguments.
+
+    What the environment says to OpenTelemetry does not count, but for `variables`: figures must not depend on it.
+    """
+    ours = {name: text for name, text in os.environ.items() if not name.startswith("OTEL_")}
+    environment = {**ours, **(variables or {})}
     address = f"127.0.0.1:{_free_port()}"
     journal = folder / "stepgraph.db"
     arguments = ["--listen", address, "--data", str(journal)]
     log = folder / "server.log"
-    with log.open("wb") as output, _process([*launcher, *arguments], output.fileno()) as process:
+    with (
+        log.open("wb") as output,
+        _process([*launcher, *arguments], output.fileno(), environment) as process,
+    ):
         _wait_for_port(address, process, log)
         yield Server(address=address, journal=journal, pid=process.pid)
 
@@ -76,10 +86,25 @@ def running_executor(server: Server, module: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _process(command: Sequence[str], output: int) -> Iterator[subprocess.Popen[bytes]]:
+def running_sink() -> Iterator[str]:
+    """Start a collector that keeps nothing, give its address, and stop it at the end."""
+    with _process([sys.executable, "-m", "benchmarks.trace_sink"], subprocess.PIPE) as process:
+        assert process.stdout is not None, "it is a pipe"
+        yield process.stdout.readline().decode().split()[1]
+
+
+@contextlib.contextmanager
+def _process(
+    command: Sequence[str], output: int, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     # A session of its own: Ctrl-C goes to us, and we stop what we have started, in order.
     process = subprocess.Popen(
-        command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
     )
     try:
         yield process

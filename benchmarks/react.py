@@ -22,28 +22,15 @@ from typing import TYPE_CHECKING
 from benchmarks.load import Load, load
 from benchmarks.processes import Server, running_executor, running_server
 from benchmarks.react_work import NODES_PER_RUN, PAYLOAD_BYTES_PER_RUN, react_graph
-from benchmarks.reference import reference_us
+from benchmarks.tracing import measure_tracing, report_tracing, tracing_figures
+from benchmarks.windows import HEADER, WARM_UP_S, Repeat, measure_window, row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Before a window: code is warm, and all runs have been started.
-WARM_UP_S = 2.0
-SETTLE_S = 0.5
+    from benchmarks.tracing import Recorded
+
 EXECUTORS = {"stub": "benchmarks.stub_executor", "client": "benchmarks.client_executor"}
-
-
-@dataclass(slots=True)
-class Repeat:
-    """What one window gave."""
-
-    nodes_per_second: float
-    cpu_us_per_node: float
-    #: How much of one core the server used, from 0 to a little above 1.
-    server_load: float
-    reference_us: float
-    p50_ms: float
-    p99_ms: float
 
 
 @dataclass(slots=True)
@@ -61,7 +48,7 @@ class Level:
     @property
     def relative_cpu(self) -> float:
         """The server's CPU per node in rounds of the reference, each of the same minute."""
-        return statistics.median(each.cpu_us_per_node / each.reference_us for each in self.repeats)
+        return statistics.median(each.relative for each in self.repeats)
 
 
 async def measure_level(
@@ -72,37 +59,11 @@ async def measure_level(
     await made.keep(level.runs)
     await asyncio.sleep(WARM_UP_S)
     for _ in range(repeats):
-        before = reference_us()
-        # The reference has held up this process: what the server did meanwhile must not count.
-        await asyncio.sleep(SETTLE_S)
-        cpu = server.cpu_us()
-        window = await made.measure(seconds)
-        used = server.cpu_us() - cpu
-        reference = (before + reference_us()) / 2
-        ordered = sorted(window.node_ms) or [0.0]
-        repeat = Repeat(
-            nodes_per_second=window.nodes_per_second,
-            cpu_us_per_node=used / max(window.nodes, 1),
-            server_load=used / window.seconds / 1e6,
-            reference_us=reference,
-            p50_ms=ordered[len(ordered) // 2],
-            p99_ms=ordered[len(ordered) * 99 // 100],
-        )
+        repeat = await measure_window(server, made, seconds)
         level.repeats.append(repeat)
-        print(_row(f"{level.runs:>5}", repeat), flush=True)
+        print(row(f"{level.runs:>8}", repeat), flush=True)
     await made.keep(0)
     level.journal_bytes_per_run = (server.journal_bytes() - size) / max(made.total_ended - ended, 1)
-
-
-def _row(head: str, each: Repeat) -> str:
-    return (
-        f"{head}  {each.nodes_per_second:>9,.0f}  {each.p50_ms:>8.2f}  {each.p99_ms:>8.2f}"
-        f"  {each.cpu_us_per_node:>8.0f}  {each.cpu_us_per_node / each.reference_us:>8.1f}"
-        f"  {each.server_load:>6.0%}"
-    )
-
-
-HEADER = " runs    nodes/s    p50 ms    p99 ms    CPU µs  relative  server"
 
 
 async def measure(server: Server, given: argparse.Namespace) -> list[Level]:
@@ -116,20 +77,29 @@ async def measure(server: Server, given: argparse.Namespace) -> list[Level]:
     return levels
 
 
-def report(levels: Sequence[Level], server_mib: float, given: argparse.Namespace) -> None:
+def report(
+    levels: Sequence[Level],
+    recorded: Sequence[Recorded],
+    server_mib: float,
+    given: argparse.Namespace,
+) -> None:
     """Print the medians as a table, and everything as one line of JSON."""
     print(f"\nMedians of {given.repeats} windows of {given.seconds:g} s\n{HEADER}")
     for level in levels:
         names = Repeat.__dataclass_fields__
         medians = Repeat(**{name: level.median(name) for name in names})
-        print(_row(f"{level.runs:>5}", medians))
+        print(row(f"{level.runs:>8}", medians))
     stored = levels[-1].journal_bytes_per_run
     print(
         f"\njournal: {stored:,.0f} bytes a run of {NODES_PER_RUN} nodes, "
         f"{stored / PAYLOAD_BYTES_PER_RUN:.2f} times what executors gave; "
         f"server's memory: {server_mib:,.0f} MiB at most"
     )
-    print(json.dumps(_figures(levels, stored, server_mib, given)))
+    figures = _figures(levels, stored, server_mib, given)
+    if recorded:
+        report_tracing(recorded)
+        figures |= tracing_figures(recorded)
+    print(json.dumps(figures))
 
 
 def _figures(
@@ -192,6 +162,9 @@ def arguments() -> argparse.Namespace:
         choices=("samples", "calls"),
         help="show where the server's time goes: by samples of its stack, or by counting calls",
     )
+    parser.add_argument(
+        "--no-tracing", action="store_true", help="leave out what recording traces costs"
+    )
     given = parser.parse_args()
     given.runs = given.runs or ([64] if given.profile else [1, 64, 256])
     return given
@@ -212,12 +185,15 @@ def main() -> None:
             ):
                 levels = asyncio.run(measure(server, given))
                 peak = server.peak_mib()
+            recorded: Sequence[Recorded] = ()
+            if not (given.no_tracing or given.profile):
+                recorded = asyncio.run(measure_tracing(folder, EXECUTORS[given.executor], given))
         except BaseException:
             print((folder / "server.log").read_text(errors="replace")[-4_000:], file=sys.stderr)
             raise
         if given.profile:
             print(f"\n{profile.read_text()}")
-    report(levels, peak, given)
+    report(levels, recorded, peak, given)
 
 
 if __name__ == "__main__":
