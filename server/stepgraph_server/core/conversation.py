@@ -177,6 +177,7 @@ class Conversation:
         "_notes",
         "_open",
         "_places",
+        "_prefixes",
         "_size",
         "_strays",
         "id",
@@ -192,6 +193,7 @@ class Conversation:
         # The arrangement. `_group_starts` are the places of all messages but results, so a message with calls and its
         # results form one group.
         self._places: list[bytes] = []
+        self._prefixes: list[bytes] = []  # of each place, what precedes it in the field
         self._group_starts: list[int] = []
         self._size = 0  # of all places, with what precedes each in the field
         self._chunks: list[bytes | None] = []  # None: something in it has changed
@@ -222,6 +224,7 @@ class Conversation:
         other = Conversation(self.id, self.metadata)
         other._entries = self._entries.copy()
         other._places = self._places.copy()
+        other._prefixes = self._prefixes.copy()
         other._group_starts = self._group_starts.copy()
         other._size = self._size
         other._chunks = self._chunks.copy()
@@ -273,8 +276,7 @@ class Conversation:
                 self._add_result(result)
             return
         self._group_starts.append(len(self._places))
-        self._places.append(b"")
-        self._fill(len(self._places) - 1, entry.data)
+        self._add_place(entry.data)
         for call in entry.calls:
             self._add_call(call, index)
 
@@ -295,6 +297,7 @@ class Conversation:
     def _add_call(self, call: CallRef, entry_index: int) -> None:
         place = len(self._places)
         self._places.append(b"")
+        self._prefixes.append(b"")
         self._known.add(call.id)
         strays = self._strays.pop(call.id, ())
         if strays:
@@ -321,12 +324,18 @@ class Conversation:
         self._notes.pop(answered.place, None)
         self._fill(answered.place, result.of(answered.call))
 
+    def _add_place(self, data: bytes) -> None:
+        prefix = length_prefix(MESSAGES_FIELD, len(data))
+        self._places.append(data)
+        self._prefixes.append(prefix)
+        self._size += len(prefix) + len(data)
+
     def _fill(self, place: int, data: bytes) -> None:
-        before = self._places[place]
-        if before:
-            self._size -= len(before) + len(length_prefix(MESSAGES_FIELD, len(before)))
+        prefix = length_prefix(MESSAGES_FIELD, len(data))
+        self._size += len(prefix) + len(data)
+        self._size -= len(self._prefixes[place]) + len(self._places[place])
         self._places[place] = data
-        self._size += len(data) + len(length_prefix(MESSAGES_FIELD, len(data)))
+        self._prefixes[place] = prefix
         chunk = place // _CHUNK
         if chunk < len(self._chunks):
             self._chunks[chunk] = None
@@ -366,8 +375,10 @@ class Conversation:
                 continue
             # Up to the next full chunk one by one.
             end = min(stop, at - at % _CHUNK + _CHUNK)
-            for data in self._places[at:end]:
-                parts += (length_prefix(MESSAGES_FIELD, len(data)), data)
+            single = [b""] * (2 * (end - at))
+            single[::2] = self._prefixes[at:end]
+            single[1::2] = self._places[at:end]
+            parts += single
             at = end
         return parts
 

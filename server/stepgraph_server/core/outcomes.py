@@ -44,7 +44,12 @@ def _on_outcome(
     missing: str,
 ) -> executor_service_pb2.AckVerdict.ValueType:
     task = turn.state.tasks.get(task_id)
-    if task is None or not _is_current(task, outcome.attempt, report):
+    if (
+        task is None
+        or task.status is not TaskStatus.ASSIGNED
+        or task.attempt != outcome.attempt
+        or task.instance != report.instance
+    ):
         return _verdict_on_old(turn.state, task_id, outcome)
     match outcome.WhichOneof("outcome"):
         case "succeeded":
@@ -60,14 +65,6 @@ def _on_outcome(
             # The session refuses an outcome without a variant before it comes here.
             return STALE
     return ACCEPTED
-
-
-def _is_current(task: Task, attempt: int, report: Outcomes) -> bool:
-    return (
-        task.status is TaskStatus.ASSIGNED
-        and task.attempt == attempt
-        and task.instance == report.instance
-    )
 
 
 def _verdict_on_old(

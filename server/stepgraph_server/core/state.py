@@ -64,6 +64,10 @@ class Delta:
     terminate: bool = False
 
 
+#: What a node has written before it acts. Shared: a delta is never changed once an activation has it.
+NOTHING_WRITTEN: Final = Delta()
+
+
 class Phase(enum.Enum):
     """Where an activation is."""
 

@@ -196,7 +196,8 @@ def complete_node(turn: Turn, activation: Activation, done: Done) -> None:
         fact.edges_pending = True
     activation.settled = Settled(carried, delta, routing.edges)
     turn.record(event)
-    _after_routing(turn, activation, routing)
+    if routing.undecided or routing.refused or routing.dead_end or activation.node.terminal:
+        _after_routing(turn, activation, routing)
 
 
 def _after_routing(turn: Turn, activation: Activation, routing: Routing) -> None:

@@ -12,7 +12,7 @@ from stepgraph.v1 import event_pb2, state_pb2
 from stepgraph_server.core import lifecycle, merge, steps
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.joins import plan_next
-from stepgraph_server.core.state import Activation, Phase
+from stepgraph_server.core.state import NOTHING_WRITTEN, Activation, Phase
 
 if TYPE_CHECKING:
     from stepgraph.v1 import failure_pb2
@@ -129,4 +129,4 @@ def _replayed_plan(state: RunState, fact: event_pb2.SuperstepStarted) -> Plan:
 
 
 def _enter(node: CompiledNode, carried: Carried, superstep: int) -> Activation:
-    return Activation(f"{superstep}/{node.id}", node, superstep, carried, carried)
+    return Activation(f"{superstep}/{node.id}", node, superstep, carried, carried, NOTHING_WRITTEN)

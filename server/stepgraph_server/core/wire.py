@@ -6,7 +6,7 @@ spliced into what contains it; re-encoding a conversation for each task would co
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stepgraph_server.core.errors import StepgraphError
@@ -70,8 +70,6 @@ def tag(field_number: int, wire_type: int = LENGTH_DELIMITED) -> bytes:
     return varint(field_number << 3 | wire_type)
 
 
-# A request to a model needs that of every message again: looking it up takes a fifth of encoding it.
-@lru_cache(maxsize=2048)
 def length_prefix(field_number: int, size: int) -> bytes:
     """Encode what precedes the content of a message, text or bytes field of `size` bytes."""
     return tag(field_number) + varint(size)
