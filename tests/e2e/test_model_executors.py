@@ -159,6 +159,9 @@ async def test_the_demo_is_played_with_a_real_model(provider, protocol, monkeypa
     (tmp_path / "project" / "poem.txt").write_text("one line\n")
     demo = (sys.executable, "-m", "examples.demo", "--llm", protocol)
     async with Process(*demo, "--folder", str(tmp_path / "project")) as process:
+        # Each act has a patience of its own.
+        for act in ("connected: ", "2. A change", "3. A survey", "What to try next"):
+            await process.line(act)
         code = await process.ended()
         output = "\n".join(process.lines)
     assert code == 0, output
