@@ -38,6 +38,12 @@ GROUP_APPENDS: Final = 1_024
 GROUP_BYTES: Final = 16 * 1024 * 1024
 """And the most bytes of batches, after which the group is closed."""
 
+FEW: Final = 8
+"""Appends are few if there are less than the usual number of a commit divided by this."""
+
+GATHER_S: Final = 0.004
+"""Few appends wait that long for more; a commit under load takes longer than that. See `Writer._end_turn`."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -77,8 +83,12 @@ class Writer:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._queue: SimpleQueue[_Item] = SimpleQueue()
-        #: Submitted in this turn of the loop, and not in the queue yet.
+        #: Not in the queue yet.
         self._submitted: list[Append] = []
+        self._is_turn_planned = False
+        self._gathering: asyncio.TimerHandle | None = None
+        #: How many appends are handed over together, of late.
+        self._usual = 1.0
         self._waiting_appends = 0
         self._waiting_bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -128,16 +138,37 @@ class Writer:
             refused = Appended(append=append, position=0, error=self._closed())
             self._loop.call_soon(self._report, [refused])
             return
-        if not self._submitted:
+        if not self._is_turn_planned:
             # The thread would wake up at the first append of a frame and ask for the interpreter's lock in the middle of
             # it, to write half of what the frame leads to in a transaction of its own. With this and `_at_once`, 64 runs
             # whose appends cost the loop 200 us each (benchmarks.journal) have 64 instead of 32 appends in a commit, and
             # each is durable after 8.1 ms instead of 11.6.
-            self._loop.call_soon(self._hand_over)
+            self._is_turn_planned = True
+            self._loop.call_soon(self._end_turn)
         self._submitted.append(append)
+
+    def _end_turn(self) -> None:
+        """Hand over what was submitted in a turn of the loop, or wait for more if it is few.
+
+        A commit costs as much as deciding a few nodes, whatever is in it; and whoever is written alone goes on alone, in a frame, a
+        decision and a commit of its own. So a run that is started, or a straggler, joins the next large group. If groups
+        are small, nobody waits.
+        """
+        assert self._loop is not None
+        self._is_turn_planned = False
+        if len(self._submitted) * FEW >= self._usual:
+            self._hand_over()
+        elif self._gathering is None:
+            self._gathering = self._loop.call_later(GATHER_S, self._hand_over)
 
     def _hand_over(self) -> None:
         """Put what was submitted into the queue, before anything else that goes there from the loop."""
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
+        if not self._submitted:
+            return
+        self._usual += (len(self._submitted) - self._usual) / 8
         for append in self._submitted:
             self._queue.put(append)
         self._submitted.clear()

@@ -76,6 +76,59 @@ async def test_what_waits_is_one_group(bed: Bed) -> None:
     assert [len(group) for group in bed.groups] == [100]
 
 
+async def submit(bed: Bed, first: int, count: int) -> None:
+    """Submit so many appends in one turn of the loop."""
+    for number in range(first, first + count):
+        bed.writer.submit(append(number))
+    await asyncio.sleep(0)
+
+
+async def test_few_join_the_next_large_group(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A straggler is not written alone while much goes on."""
+    monkeypatch.setattr(writer_module, "GATHER_S", 60.0)
+    first = 1
+    for _ in range(10):
+        await submit(bed, first, 100)
+        first += 100
+        await bed.reported(first - 1)
+    await submit(bed, first, 1)
+    await submit(bed, first + 1, 99)
+    await bed.reported(first + 99)
+    assert [len(group) for group in bed.groups] == [100] * 11
+
+
+async def test_few_do_not_wait_for_ever(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When nothing else comes they are written, and after some time few are usual and don't wait."""
+    monkeypatch.setattr(writer_module, "GATHER_S", 0.001)
+    await submit(bed, 1, 100)
+    first = 101
+    for _ in range(30):
+        await submit(bed, first, 1)
+        first += 1
+        await bed.reported(first - 1)
+    monkeypatch.setattr(writer_module, "GATHER_S", 60.0)
+    await submit(bed, first, 1)
+    await bed.reported(first)
+    assert [len(group) for group in bed.groups] == [100, *[1] * 31]
+
+
+async def test_a_job_does_not_overtake_the_few_that_wait(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sees what was submitted before it; and closing writes all."""
+    monkeypatch.setattr(writer_module, "GATHER_S", 60.0)
+    await submit(bed, 1, 1_000)
+    await bed.reported(1_000)
+    await submit(bed, 1_001, 1)
+    count = await bed.writer.run(
+        lambda connection: connection.execute("SELECT count(*) FROM journal").fetchone()[0]
+    )
+    assert count == 1_001
+    await submit(bed, 1_002, 1)
+    await bed.writer.stop()
+    await bed.reported(1_002)
+
+
 @pytest.mark.parametrize(("limit", "value"), [("GROUP_APPENDS", 4), ("GROUP_BYTES", 16)])
 async def test_a_group_has_a_largest_size(
     bed: Bed, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
