@@ -37,15 +37,15 @@ def progress_of(state: RunState) -> RunProgress:
     """Return how far a run is, as its row shows it."""
     tokens = state.tokens
     return RunProgress(
-        status=state.status,
-        last_sequence=state.sequence,
-        iterations=state.iterations,
-        open_interrupts=state.open_questions,
-        next_due=next_due(state),
-        input_tokens=tokens.input,
-        output_tokens=tokens.output,
-        cached_input_tokens=tokens.cached_input,
-        reasoning_tokens=tokens.reasoning,
+        state.status,
+        state.sequence,
+        state.iterations,
+        state.open_questions,
+        next_due(state),
+        tokens.input,
+        tokens.output,
+        tokens.cached_input,
+        tokens.reasoning,
     )
 
 

@@ -7,7 +7,7 @@ mutable on purpose: a frozen dataclass takes three times as long to build. Nobod
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from stepgraph.v1 import run_pb2
 from stepgraph_server.core.instants import Instant, to_timestamp
@@ -39,11 +39,11 @@ class RunCreation:
     origin: bytes = b""
 
 
-@dataclass(slots=True, kw_only=True)
-class RunProgress:
+class RunProgress(NamedTuple):
     """How far a run is: what its row shows, and what recovery and timers need without reading its journal.
 
-    `status` is a number of RunStatus. `next_due` is the next instant at which something happens by itself.
+    `status` is a number of RunStatus. `next_due` is the next instant at which something happens by itself. There is one
+    with each append, so it is a tuple: its fields are the columns of the row, in this order, and are not copied on the way.
     """
 
     status: int

@@ -78,7 +78,7 @@ class _KnownRun:
 
 @dataclass(slots=True)
 class _Plan:
-    """The rows of a group. `progress` has the last one of each run; a run that is new has its row in `created`."""
+    """The rows of a group. `progress` has the last one of each run, as columns; a run that is new has its row in `created`."""
 
     results: list[Appended] = field(default_factory=list)
     batches: list[tuple[int, int, int, int, bytes]] = field(default_factory=list)
@@ -242,7 +242,7 @@ class GroupWriter:
         self._at_once(
             _UPDATE_PROGRESS,
             [
-                (*_progress_columns(progress), run_key)
+                (*progress, run_key)
                 for run_key, progress in plan.progress.items()
                 if run_key not in plan.created
             ],
@@ -286,26 +286,12 @@ def _request_place(append: Append, request: RequestRecord) -> tuple[str, str, st
     return append.key.namespace, request.method, request.request_id
 
 
-def _progress_columns(progress: RunProgress) -> tuple[int | None, ...]:
-    return (
-        progress.status,
-        progress.last_sequence,
-        progress.iterations,
-        progress.open_interrupts,
-        progress.next_due,
-        progress.input_tokens,
-        progress.output_tokens,
-        progress.cached_input_tokens,
-        progress.reasoning_tokens,
-    )
-
-
 def _run_rows(plan: _Plan) -> Iterator[tuple[object, ...]]:
     for run_key, (key, creation) in plan.created.items():
         yield (
             run_key,
             *key,
-            *_progress_columns(plan.progress[run_key]),
+            *plan.progress[run_key],
             creation.create_time,
             creation.graph_digest,
             creation.graph_name,
