@@ -27,7 +27,7 @@ from stepgraph_server.core.inputs import (
 )
 from stepgraph_server.core.state import TaskStatus
 from stepgraph_server.core.tasks import note_accepted, note_progress
-from stepgraph_server.engine.holdings import Attempt, Holdings
+from stepgraph_server.engine.holdings import Holdings
 from stepgraph_server.engine.live import Delivery
 from stepgraph_server.engine.reports import Reports
 from stepgraph_server.engine.task_frames import task_frame
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from stepgraph_server.core.inputs import Command, Placement, RunLimits
     from stepgraph_server.core.state import Task
     from stepgraph_server.engine.clock import Clock
+    from stepgraph_server.engine.holdings import Attempt
     from stepgraph_server.engine.live import LiveRun
     from stepgraph_server.engine.runner import Runner
     from stepgraph_server.engine.waiting import Queue
@@ -152,7 +153,7 @@ class Dispatcher:
         key, task = run.key, command.task
         seat = self._registry.find(key.namespace, command.executor_id, command.instance)
         state = run.state
-        full_id = f"{key.run_id}/{task.id}"
+        attempt = (f"{key.run_id}/{task.id}", command.attempt)
         if (
             state is None
             or state.tasks.get(task.id) is not task
@@ -161,16 +162,15 @@ class Dispatcher:
         ):
             # It ended while its assignment was being written; the executor never sees it.
             if seat is not None:
-                self.holdings.free(seat, full_id, command.attempt)
+                self.holdings.free(seat, attempt)
             return
-        attempt = Attempt(key, task.id, command.attempt)
-        if seat is None or not self.holdings.has_slot(seat, full_id, command.attempt):
+        if seat is None or not self.holdings.has_slot(seat, attempt):
             # The session that room was found in is over. Should the executor be back already, it was asked what it has
             # before this was durable, and another instance would never hear of it: so nobody else will say it is lost.
             message = f"the session of executor {command.executor_id} ended before it was sent"
-            asyncio.get_running_loop().call_soon(
-                self._lose, [attempt], event_pb2.TASK_LOSS_REASON_FORGOTTEN, message
-            )
+            reason = event_pb2.TASK_LOSS_REASON_FORGOTTEN
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._lose, key.namespace, [attempt], reason, message)
             return
         assert run.trace is not None, "the assignment was written"
         frame = task_frame(state, task, run.trace.traceparent(task.id, command.attempt))
@@ -179,7 +179,7 @@ class Dispatcher:
 
     def _attempt_over(self, run: LiveRun, command: AttemptOver) -> None:
         key = run.key
-        attempt = Attempt(key, command.task_id, command.attempt)
+        attempt = (f"{key.run_id}/{command.task_id}", command.attempt)
         self.holdings.over(key.namespace, command.instance, attempt)
         self._hub.task_ended(key, command.task_id, command.attempt, discarded=command.discarded)
 
@@ -197,8 +197,7 @@ class Dispatcher:
             if isinstance(command, Send):
                 seat = self._registry.find(key.namespace, command.executor_id, command.instance)
                 if seat is not None:
-                    full_id = f"{key.run_id}/{command.task.id}"
-                    self.holdings.free(seat, full_id, command.attempt)
+                    self.holdings.free(seat, (f"{key.run_id}/{command.task.id}", command.attempt))
 
     def over(self, key: RunKey) -> None:
         """Forget what waits for a run that is final."""
@@ -247,7 +246,7 @@ class Dispatcher:
                 # that. A run that was in memory goes on as it was.
                 task.accepted = run.accepted is None or (task.id, task.attempt) in run.accepted
                 if self._is_held(key, task):
-                    attempt = Attempt(key, task.id, task.attempt)
+                    attempt = (f"{key.run_id}/{task.id}", task.attempt)
                     self.holdings.assigned(key.namespace, task, attempt)
                 else:
                     unsent.append(AttemptRef(task_id=task.id, attempt=task.attempt))
@@ -269,9 +268,8 @@ class Dispatcher:
             # It has said what it has, and is answered once the runs of all that are known.
             return True
         # Otherwise its frame never left; but one that was reported has given its slot back.
-        return self.holdings.has_slot(
-            seat, f"{key.run_id}/{task.id}", task.attempt
-        ) or self.holdings.has(seat, Attempt(key, task.id, task.attempt))
+        attempt = (f"{key.run_id}/{task.id}", task.attempt)
+        return self.holdings.has_slot(seat, attempt) or self.holdings.has(seat, attempt)
 
     # What executors say: the port `Work`
 
@@ -295,6 +293,7 @@ class Dispatcher:
         results = [ref for ref in unacknowledged if self._is_wanted(seat, ref, listed)]
         self.holdings.seated(seat, ((ref.task_id, ref.attempt) for ref in wanted))
         self._lose(
+            seat.namespace,
             [attempt for attempt in self.holdings.of_seat(seat) if attempt not in listed],
             event_pb2.TASK_LOSS_REASON_FORGOTTEN,
             f"executor {seat.executor_id} came back without it",
@@ -307,7 +306,7 @@ class Dispatcher:
         self, seat: Seat, ref: executor_service_pb2.AttemptRef, listed: set[Attempt]
     ) -> bool:
         """Whether the instance has this attempt; what it lists again counts once."""
-        attempt = _attempt_of(seat, ref)
+        attempt = (ref.task_id, ref.attempt)
         if attempt in listed or not self.holdings.has(seat, attempt):
             return False
         listed.add(attempt)
@@ -316,46 +315,46 @@ class Dispatcher:
     def _stop_again(self, seat: Seat, wanted: Iterable[executor_service_pb2.AttemptRef]) -> None:
         """Repeat what may have been lost with the last stream: that attempts are to be stopped."""
         for ref in wanted:
-            run = self.runner.live(_attempt_of(seat, ref).key)
+            run = self.runner.live(RunKey(seat.namespace, split_task_id(ref.task_id)[0]))
             stopping = run.state.stopping if run is not None and run.state is not None else None
             if stopping is not None:
                 seat.outlet.send_cancels([ref], stopping.failure.message, self._limits.cancel_grace)
 
     def lost(self, lost: LostInstance) -> None:
         """All attempts of an instance are lost."""
-        self._lose(self.holdings.lose(lost), lost.reason, lost.message)
+        self._lose(lost.namespace, self.holdings.lose(lost), lost.reason, lost.message)
 
     def _lose(
         self,
+        namespace: str,
         attempts: Iterable[Attempt],
         reason: event_pb2.TaskLossReason.ValueType,
         message: str,
     ) -> None:
-        by_run: dict[RunKey, list[AttemptRef]] = {}
-        for key, task_id, attempt in attempts:
-            by_run.setdefault(key, []).append(AttemptRef(task_id=task_id, attempt=attempt))
-        for key, refs in by_run.items():
+        by_run: dict[str, list[AttemptRef]] = {}
+        for full_id, number in attempts:
+            run_id, task_id = split_task_id(full_id)
+            by_run.setdefault(run_id, []).append(AttemptRef(task_id=task_id, attempt=number))
+        for run_id, refs in by_run.items():
             happened = AttemptsLost(attempts=tuple(refs), reason=reason, message=message)
+            key = RunKey(namespace, run_id)
             self.runner.deliver(key, Delivery(happened=happened, keep=True))
 
     def accepted(self, seat: Seat, attempts: Sequence[executor_service_pb2.AttemptRef]) -> None:
         """Attempts have arrived."""
         for ref in attempts:
-            attempt = _attempt_of(seat, ref)
-            run = self.runner.live(attempt.key)
-            if run is None or not self.holdings.has(seat, attempt):
+            run_id, task_id = split_task_id(ref.task_id)
+            run = self.runner.live(RunKey(seat.namespace, run_id))
+            if run is None or not self.holdings.has(seat, (ref.task_id, ref.attempt)):
                 continue
             if run.state is not None:
-                note_accepted(
-                    run.state, AttemptRef(task_id=attempt.task_id, attempt=attempt.number)
-                )
+                note_accepted(run.state, AttemptRef(task_id=task_id, attempt=ref.attempt))
             elif run.accepted is not None:
-                run.accepted.add((attempt.task_id, attempt.number))
+                run.accepted.add((task_id, ref.attempt))
 
     def outcomes(self, seat: Seat, outcomes: Sequence[executor_service_pb2.AttemptOutcome]) -> None:
         """Attempts have ended: one decision for each run that the frame concerns."""
-        for outcome in outcomes:
-            self.holdings.free(seat, outcome.task_id, outcome.attempt)
+        self.holdings.free_all(seat, outcomes)
         self._serve_waiting()
         self._reports.take(self.runner, seat, outcomes)
 
@@ -369,7 +368,7 @@ class Dispatcher:
             if (
                 run is not None
                 and run.state is not None
-                and self.holdings.has(seat, Attempt(key, task_id, item.attempt))
+                and self.holdings.has(seat, (item.task_id, item.attempt))
                 and note_progress(run.state, AttemptRef(task_id=task_id, attempt=item.attempt), now)
             ):
                 self._show(key, task_id, item)
@@ -388,11 +387,12 @@ class Dispatcher:
         self, seat: Seat, attempt: executor_service_pb2.AttemptRef, reason: str, message: str
     ) -> None:
         """An executor does not take an attempt."""
-        self.holdings.free(seat, attempt.task_id, attempt.attempt)
+        rejected = (attempt.task_id, attempt.attempt)
+        self.holdings.free(seat, rejected)
         self._serve_waiting()
-        rejected = _attempt_of(seat, attempt)
         if self.holdings.has(seat, rejected):
             self._lose(
+                seat.namespace,
                 [rejected],
                 event_pb2.TASK_LOSS_REASON_REJECTED,
                 f"executor {seat.executor_id} rejected it: {reason} {message}",
@@ -443,11 +443,6 @@ class Dispatcher:
             return False  # it has ended, or says again what waits when it has been folded
         task = run.state.tasks.get(task_id)
         return task is not None and task.waits
-
-
-def _attempt_of(seat: Seat, ref: executor_service_pb2.AttemptRef) -> Attempt:
-    run_id, task_id = split_task_id(ref.task_id)
-    return Attempt(RunKey(seat.namespace, run_id), task_id, ref.attempt)
 
 
 class Counts:

@@ -7,23 +7,20 @@ assignment is durable until its end is: so this is what the journals say, even w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from stepgraph.v1 import executor_service_pb2
     from stepgraph_server.core.state import Task
     from stepgraph_server.executors.registry import Registry
     from stepgraph_server.executors.seats import LostInstance, Seat
     from stepgraph_server.storage.records import RunKey
 
 
-class Attempt(NamedTuple):
-    """An attempt: its run, its task relative to that, its number."""
-
-    key: RunKey
-    task_id: str
-    number: int
+Attempt: TypeAlias = tuple[str, int]
+"""An attempt as executors name it: the full id of its task, and its number. They come so in frames, and are looked up as they are."""
 
 
 class Holdings:
@@ -31,8 +28,7 @@ class Holdings:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        #: By seat: full task id and number of each attempt.
-        self._slots: dict[Seat, set[tuple[str, int]]] = {}
+        self._slots: dict[Seat, set[Attempt]] = {}
         #: By namespace and instance: each attempt with the executor that has it.
         self._attempts: dict[tuple[str, str], dict[Attempt, str]] = {}
 
@@ -48,19 +44,28 @@ class Holdings:
             slots.add((f"{key.run_id}/{task.id}", task.attempt + 1))
         return seat
 
-    def has_slot(self, seat: Seat, full_id: str, number: int) -> bool:
+    def has_slot(self, seat: Seat, attempt: Attempt) -> bool:
         """Whether an attempt has a slot at a seat."""
         slots = self._slots.get(seat)
-        return slots is not None and (full_id, number) in slots
+        return slots is not None and attempt in slots
 
-    def free(self, seat: Seat, full_id: str, number: int) -> None:
+    def free(self, seat: Seat, attempt: Attempt) -> None:
         """Give the slot of an attempt back. Harmless if it has none."""
         slots = self._slots.get(seat)
-        if slots is not None and (full_id, number) in slots:
-            slots.discard((full_id, number))
+        if slots is not None and attempt in slots:
+            slots.discard(attempt)
             self._registry.release(seat)
 
-    def seated(self, seat: Seat, held: Iterable[tuple[str, int]]) -> None:
+    def free_all(self, seat: Seat, outcomes: Sequence[executor_service_pb2.AttemptOutcome]) -> None:
+        """Give back the slots of all that a frame reports."""
+        slots = self._slots.get(seat)
+        if slots:
+            taken = len(slots)
+            slots.difference_update([(outcome.task_id, outcome.attempt) for outcome in outcomes])
+            if taken > len(slots):
+                self._registry.release(seat, taken - len(slots))
+
+    def seated(self, seat: Seat, held: Iterable[Attempt]) -> None:
         """Let a new session begin with the slots of what is held; those of the executor's older sessions are gone."""
         for other in [other for other in self._slots if _same_executor(other, seat)]:
             del self._slots[other]
@@ -118,12 +123,13 @@ class Holdings:
         for seat, slots in self._slots.items():
             if seat.namespace != key.namespace:
                 continue
-            for full_id, number in [slot for slot in slots if slot[0].startswith(prefix)]:
-                if not self.has(seat, Attempt(key, full_id.removeprefix(prefix), number)):
-                    self.free(seat, full_id, number)
-        for known in self._attempts.values():
-            for attempt in [attempt for attempt in known if attempt.key == key]:
-                del known[attempt]
+            for attempt in [slot for slot in slots if slot[0].startswith(prefix)]:
+                if not self.has(seat, attempt):
+                    self.free(seat, attempt)
+        for (namespace, _), known in self._attempts.items():
+            if namespace == key.namespace:
+                for attempt in [attempt for attempt in known if attempt[0].startswith(prefix)]:
+                    del known[attempt]
 
     def __len__(self) -> int:
         return sum(len(slots) for slots in self._slots.values())

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from stepgraph_server.core.inputs import Outcomes
 from stepgraph_server.core.results import stored_digests
 from stepgraph_server.engine.live import Delivery
-from stepgraph_server.executors.port import split_task_id
 from stepgraph_server.storage.errors import JournalUnavailable
 from stepgraph_server.storage.records import RunKey
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     #: Ids of tasks within their run, with what was reported of them.
     Items: TypeAlias = list[tuple[str, executor_service_pb2.AttemptOutcome]]
+    Missing: TypeAlias = dict[int, str]
 
 #: Runs that are not in memory are asked for by so many at a time, and not before so few of them wait to be loaded.
 STRAYS_AT_ONCE: Final = 64
@@ -46,7 +46,7 @@ class Reports:
         self._values = values
         self._spawn = spawn
         #: What was reported to runs that are not in memory. There may be thousands in one frame, of runs that never were.
-        self._strays: deque[tuple[Seat, str, Items, dict[int, str]]] = deque()
+        self._strays: deque[tuple[Seat, RunKey, Items, Missing]] = deque()
 
     def take(
         self,
@@ -58,24 +58,27 @@ class Reports:
         by_run: dict[str, Items] = {}
         referring: dict[str, None] = {}
         for outcome in outcomes:
-            run_id, task_id = split_task_id(outcome.task_id)
-            by_run.setdefault(run_id, []).append((task_id, outcome))
+            run_id, _, task_id = outcome.task_id.partition("/")
+            items = by_run.get(run_id)
+            if items is None:
+                items = by_run[run_id] = []
+            items.append((task_id, outcome))
             if outcome.HasField("succeeded") and stored_digests(outcome.succeeded):
                 referring[run_id] = None
         if referring:
-            found = [(run_id, by_run.pop(run_id)) for run_id in referring]
+            found = [(RunKey(seat.namespace, run_id), by_run.pop(run_id)) for run_id in referring]
             self._spawn(self._look_up(runner, seat, found))
         for run_id, items in by_run.items():
-            self._deliver(runner, seat, run_id, items, {})
+            self._deliver(runner, seat, RunKey(seat.namespace, run_id), items, {})
 
     def _deliver(
-        self, runner: Runner, seat: Seat, run_id: str, items: Items, missing: dict[int, str]
+        self, runner: Runner, seat: Seat, key: RunKey, items: Items, missing: Missing
     ) -> None:
-        if runner.live(RunKey(seat.namespace, run_id)) is not None:
-            _report(runner, seat, run_id, items, missing)
+        if runner.live(key) is not None:
+            _report(runner, seat, key, items, missing)
             return
         # Made into inputs when their turn comes: in the turn of the frame this would be most of the cost.
-        self._strays.append((seat, run_id, items, missing))
+        self._strays.append((seat, key, items, missing))
         if len(self._strays) == 1:
             asyncio.get_running_loop().call_soon(self._ask_for_strays, runner)
 
@@ -88,16 +91,16 @@ class Reports:
             asyncio.get_running_loop().call_later(STRAYS_PERIOD_S, self._ask_for_strays, runner)
 
     async def _look_up(
-        self, runner: Runner, seat: Seat, reports: Iterable[tuple[str, Items]]
+        self, runner: Runner, seat: Seat, reports: Iterable[tuple[RunKey, Items]]
     ) -> None:
-        for run_id, items in reports:
+        for key, items in reports:
             missing = {}
             for place, (_, outcome) in enumerate(items):
                 for digest in stored_digests(outcome.succeeded):
                     if not await self._exists(seat.namespace, digest):
                         missing[place] = digest
                         break
-            self._deliver(runner, seat, run_id, items, missing)
+            self._deliver(runner, seat, key, items, missing)
 
     async def _exists(self, namespace: str, digest: str) -> bool:
         while True:
@@ -107,6 +110,6 @@ class Reports:
                 await asyncio.sleep(LOOK_UP_PERIOD_S)
 
 
-def _report(runner: Runner, seat: Seat, run_id: str, items: Items, missing: dict[int, str]) -> None:
+def _report(runner: Runner, seat: Seat, key: RunKey, items: Items, missing: Missing) -> None:
     happened = Outcomes(instance=seat.instance, outcomes=tuple(items), source=seat, missing=missing)
-    runner.deliver(RunKey(seat.namespace, run_id), Delivery(happened=happened, keep=True))
+    runner.deliver(key, Delivery(happened=happened, keep=True))
