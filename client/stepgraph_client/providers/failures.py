@@ -123,12 +123,10 @@ class Failures:
     """Makes the failures of one endpoint."""
 
     def __init__(self, *, address: str, key_name: str, secrets: Iterable[str]) -> None:
-        """Begin; no message will have one of `secrets` in it."""
+        """Begin; no message will have one of `secrets` in it. They are read anew for each message: keys change."""
         self._address: Final = address
         self._key_name: Final = key_name
-        self._secrets: Final = tuple(
-            sorted({each for each in secrets if len(each) >= _MIN_HIDDEN_CHARACTERS}, key=len)
-        )[::-1]
+        self._secrets: Final = secrets
 
     def answered(self, answer: Answer, usage: Usage | None = None) -> Failed:
         """Return the failure for an HTTP answer that is no reply."""
@@ -172,7 +170,9 @@ class Failures:
 
     def hidden(self, text: str) -> str:
         """Return a text without the secrets."""
-        for secret in self._secrets:
+        secrets = {each for each in self._secrets if len(each) >= _MIN_HIDDEN_CHARACTERS}
+        # The longest first: of two of which one begins with the other, no rest may stay.
+        for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, "[key]")
         return text
 

@@ -33,7 +33,7 @@ from stepgraph_client.providers.reply import Reply
 from stepgraph_client.providers.tool_names import ToolNames
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from openai.types.chat import ChatCompletionChunk
 
@@ -79,7 +79,7 @@ class OpenAIModels:
         self._failures: Final = Failures(
             address=self.address,
             key_name=key_name,
-            secrets=(client.api_key, client.api_key.strip(), client.admin_api_key or ""),
+            secrets=_Keys(self._client),
         )
         self._raised: Final = OpenAIFailures(self._failures, _silence_of(client))
 
@@ -171,7 +171,11 @@ class OpenAIModels:
         async with stream:
             # However this block is left, the connection is closed with it: a cancel ends the request.
             async for chunk in self._chunks(stream, model, reply):
+                before = reply.size_bytes
                 answers.read(chunk)
+                if reply.size_bytes == before:
+                    # A chunk without a piece: some servers send them while the model thinks in silence.
+                    reply.alive()
 
     async def _chunks(
         self, stream: openai.AsyncStream[ChatCompletionChunk], model: str, reply: Reply
@@ -203,6 +207,17 @@ class OpenAIModels:
         reply.text(self._failures.hidden(refusal))
         reply.stop_reason = LLM_STOP_REASON_REFUSED
         answers.finish_reason = CONTENT_FILTER
+
+
+class _Keys:
+    """The keys that a client has now: some are made anew, by a function, every few minutes."""
+
+    def __init__(self, client: openai.AsyncOpenAI) -> None:
+        self._client: Final = client
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (self._client.api_key, self._client.api_key.strip())
+        yield self._client.admin_api_key or ""
 
 
 #: What the package raises where an answer is no JSON, or JSON of a shape that it did not think of.

@@ -85,6 +85,16 @@ class Reply:
         """Whether no piece has come yet."""
         return not self._blocks
 
+    @property
+    def size_bytes(self) -> int:
+        """How much has come so far."""
+        return self._bytes
+
+    def alive(self) -> None:
+        """Show that the provider is still at work, although nothing new has come."""
+        if self._streaming:
+            self._ctx.alive()
+
     def text(self, piece: str, *, key: Hashable = None, provider_data: bytes = b"") -> None:
         """Add a piece of text. Raises as `call`."""
         block = self._block("text", key, piece)

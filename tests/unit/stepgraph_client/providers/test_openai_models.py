@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 
 import httpx2
@@ -412,3 +413,35 @@ async def test_the_key_is_in_no_log(provider, models, caplog):
     assert caplog.records
     assert "canary" not in caplog.text
     assert "canary" not in repr(models) + str(vars(models))
+
+
+async def test_a_key_that_changes_is_in_no_failure_either(provider):
+    """A key that a function makes anew for each request is taken out of what the provider echoes."""
+    keys = iter(["sk-canary-first", "sk-canary-second"])
+
+    async def next_key():
+        return next(keys)
+
+    provider.script(
+        Trouble(status=401, message="bad sk-canary-first"),
+        Trouble(status=401, message="bad sk-canary-second"),
+    )
+    async with openai.AsyncOpenAI(base_url=provider.openai_url, api_key=next_key) as client:
+        models = OpenAIModels(client=client)
+        for _ in range(2):
+            assert "bad [key]" in (await failure(models)).message
+
+
+async def test_a_chunk_without_a_piece_is_a_sign_of_life(provider, models):
+    """What a server sends while a model thinks in silence keeps the idle limit away."""
+    chunks = [
+        {"choices": [{"index": 0, "delta": {"role": "assistant"}}]},
+        {"choices": [{"index": 0, "delta": {}}]},
+        {"choices": [{"index": 0, "delta": {"content": "x"}}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    ]
+    body = "".join(f"data: {json.dumps(each)}\n\n" for each in chunks)
+    provider.script(Raw(body=body.encode(), content_type=EVENTS))
+    attempt = Attempt()
+    await models.reply("m", asking(), attempt.ctx)
+    assert [each is None for each in attempt.shown] == [True, True, False, True]

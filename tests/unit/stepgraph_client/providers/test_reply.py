@@ -141,3 +141,12 @@ async def test_blocks_are_bounded(monkeypatch):
     reply.call("", key=1)
     with pytest.raises(Failed, match="2 blocks"):
         reply.call("", key=2)
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_a_sign_of_life_is_shown_where_deltas_are_wanted(streaming):
+    """A sign of life is no piece, and is only shown where an idle limit holds."""
+    reply, attempt = replying(streaming=streaming)
+    reply.alive()
+    assert attempt.shown == ([None] if streaming else [])
+    assert reply.size_bytes == 0
