@@ -17,7 +17,7 @@ COPY client client
 # compiled here, because the file system is read-only where it runs.
 RUN --mount=type=cache,target=/root/.cache/pip \
     python -m venv --without-pip /opt/stepgraph \
- && python -m pip --python /opt/stepgraph/bin/python install --compile ".[server,fast]"
+ && python -m pip --python /opt/stepgraph/bin/python install --compile ".[server,fast,prometheus]"
 
 # Run: the interpreter, that environment, and nothing that builds.
 FROM ${PYTHON}

@@ -23,8 +23,8 @@ from tests.support.e2e_processes import free_port
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 300
 
-#: What only a server needs. None of it may come along for a client.
-SERVER_ONLY = ("cel-expr-python", "grpcio-reflection", "opentelemetry-sdk", "orjson")
+#: What only servers, or ready-made executors, need. None of it may come along for a client.
+FOR_EXTRAS = ("cel-expr-python", "opentelemetry-sdk", "orjson", "httpx2", "openai", "anthropic")
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2 * PATIENCE_S)]
 
@@ -138,7 +138,7 @@ def test_the_sdist_builds_the_same_wheel(wheel, sdist, tmp_path):
 
 def test_a_client_comes_without_what_a_server_needs(client):
     assert "grpcio" in client.packages()
-    assert not client.packages() & set(SERVER_ONLY)
+    assert not client.packages() & set(FOR_EXTRAS)
     everything = (
         "import stepgraph_client as c; print(len([getattr(c, name) for name in c.__all__]))"
     )

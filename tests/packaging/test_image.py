@@ -98,6 +98,16 @@ def test_any_user_may_run_it_on_a_volume_that_is_made_of_the_image(image, tmp_pa
     assert journal.stat().st_mode & 0o777 == 0o600, "others can read what people said"
 
 
+def test_a_volume_of_its_group_is_enough(image, tmp_path):
+    """As Kubernetes gives it with `fsGroup`: the folder is root's, and the group may write."""
+    volume = volume_of(tmp_path / "volume", 0)
+    os.chown(volume, 0, 10001)
+    volume.chmod(0o2775)
+    with running(image, volume=volume) as container:
+        until_healthy(container)
+        assert container.run("python", "-", stdin=HELLO).text == "Hello, world!\n"
+
+
 @pytest.mark.parametrize("owner", [0, 4711])
 def test_a_volume_of_somebody_else_is_told_in_one_line(image, tmp_path, owner):
     """Before anything is served: the path, the user, and what to do."""
