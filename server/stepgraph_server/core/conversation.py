@@ -83,9 +83,15 @@ class Entry:
             self.calls = tuple(calls)
         elif self.role == pb.ROLE_TOOL:
             content = message.content
-            results = [block.tool_result for block in content if block.HasField("tool_result")]
-            self.results = tuple([result.call_id for result in results])
-            self.provider_ids = tuple([result.provider_id for result in results])
+            results: list[str] = []
+            provider_ids: list[str] = []
+            for block in content:
+                if block.HasField("tool_result"):
+                    result = block.tool_result
+                    results.append(result.call_id)
+                    provider_ids.append(result.provider_id)
+            self.results = tuple(results)
+            self.provider_ids = tuple(provider_ids)
             self.is_one_result = len(results) == len(content) == 1
 
     @property
@@ -255,6 +261,10 @@ class Conversation:
         if not self._entries:
             return ""
         return message_text(pb.Message.FromString(self._entries[-1].data))
+
+    def is_open(self, call_id: str) -> bool:
+        """Whether a call waits for a result of this id."""
+        return call_id in self._open
 
     def open_call(self, call_id: str) -> CallRef | None:
         """Return the call that a result of this id would answer; None if no call waits for one."""

@@ -60,6 +60,12 @@ def route_success(
         return _route_refusal(state, activation, carried, delta, work)
     if node.terminal:
         return Routing(edges=())
+    if len(node.edges) == 1:
+        (only,) = node.edges
+        if (
+            not only.condition_kind and not only.max_traversals
+        ):  # nothing to look at: a step in a row
+            return Routing((EdgeResult(only.id, FOLLOWED),))
     if node.custom_edges:
         undecided = [
             edge

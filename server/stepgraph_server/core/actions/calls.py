@@ -20,9 +20,7 @@ def open_calls(poll: Poll) -> list[conversation_pb2.ToolCallBlock]:
     if decision is None or not decision.HasField("tool_calls"):
         return []
     conversation = poll.state.conversation
-    return [
-        call for call in decision.tool_calls.calls if conversation.open_call(call.id) is not None
-    ]
+    return [call for call in decision.tool_calls.calls if conversation.is_open(call.id)]
 
 
 def provider_id_of(poll: Poll, call_id: str) -> str:
