@@ -12,13 +12,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from stepgraph_client.providers.endpoint import Endpoint
+from stepgraph_client.providers.openai_dialect import Dialect
 from stepgraph_client.providers.provider import Provider
 
 if TYPE_CHECKING:
     from stepgraph_client.providers.anthropic_models import AnthropicModels
     from stepgraph_client.providers.openai_models import OpenAIModels
 
-__all__ = ["AnthropicModels", "Endpoint", "OpenAIModels", "Provider"]
+__all__ = ["AnthropicModels", "Dialect", "Endpoint", "OpenAIModels", "Provider"]
 
 #: Where the names are that need a package of their provider's, and the package, which is an extra of the same name.
 _LAZY: Final = {

@@ -102,13 +102,21 @@ def arguments_of(call: ToolCallBlock) -> dict[str, object]:
 
     A model that wrote something else was told so by the result of its call; here it reads under one name what it wrote.
     """
-    if not call.args:
-        return {}
+    found = object_in(call.args or "{}")
+    return {UNREADABLE_ARGUMENTS: call.args} if found is None else found
+
+
+def object_in(text: str) -> dict[str, object] | None:
+    """Return the JSON object that a text is; None if it is none, NaN and infinities being no JSON."""
     try:
-        arguments = json.loads(call.args)
+        found = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        arguments = None
-    return arguments if isinstance(arguments, dict) else {UNREADABLE_ARGUMENTS: call.args}
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _refuse(name: str) -> object:
+    raise ValueError(name)
 
 
 def unsupported(path: str, why: str) -> Failed:

@@ -15,6 +15,7 @@ from stepgraph_client.providers.contents import (
     Link,
     arguments_of,
     document_of,
+    object_in,
     picture_of,
     text_of,
     unsupported,
@@ -107,7 +108,9 @@ class Messages:
             case "file":
                 return await self._document(block.file, path)
             case "tool_call" | "tool_result" | "thinking" as kind:
-                raise unsupported(path, f"a {kind} can't stand in a message of this role")
+                raise unsupported(
+                    path, f"a block of kind {kind} can't stand in a message of this role"
+                )
             case None:
                 raise unsupported(path, "its kind is newer than this version")
 
@@ -141,9 +144,9 @@ class Messages:
                 case "tool_call":
                     calls.append(self._call(block.tool_call))
                 case kind:
-                    what = kind or "block of a newer kind"
+                    what = f"of kind {kind}" if kind else "that is newer than this version"
                     here = f"{path}.content[{index}]"
-                    raise unsupported(here, f"a {what} can't stand in a reply of the model's")
+                    raise unsupported(here, f"a block {what} can't stand in a reply of the model's")
         entry: Entry = {"role": "assistant", "content": "".join(texts)}
         if calls:
             entry |= {"content": "".join(texts) or None, "tool_calls": calls}
@@ -152,8 +155,9 @@ class Messages:
         return entry
 
     def _call(self, call: ToolCallBlock) -> Entry:
+        # As the model wrote them, number by number, if they can be read.
         arguments = call.args or "{}"
-        if not _is_object(call):
+        if object_in(arguments) is None:
             arguments = json.dumps(arguments_of(call), ensure_ascii=False)
         function = {"name": self._names.out(call.name), "arguments": arguments}
         echo = unpacked(PROVIDER, call.provider_data)
@@ -194,11 +198,3 @@ def _shown(pictures: Sequence[Entry]) -> Iterator[Entry]:
 
 def _text(text: str) -> Entry:
     return {"type": "text", "text": text}
-
-
-def _is_object(call: ToolCallBlock) -> bool:
-    """Whether the arguments can go back as the model wrote them, number by number."""
-    try:
-        return isinstance(json.loads(call.args or "{}"), dict)
-    except (ValueError, RecursionError):
-        return False

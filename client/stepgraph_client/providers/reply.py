@@ -7,7 +7,6 @@ what a provider wants back comes whole, and the last that comes counts. What a r
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
@@ -29,6 +28,7 @@ from stepgraph.v1.llm_pb2 import (
     LlmStopReason,
     Usage,
 )
+from stepgraph_client.providers.contents import object_in
 from stepgraph_client.task_errors import Failed
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Reply:
     def _is_stump(self, block: _Block) -> bool:
         if block.kind != "call":
             return not block.pieces and not block.provider_data
-        return self.stop_reason in _CUT and not _is_object(block.text)
+        return self.stop_reason in _CUT and object_in(block.text) is None
 
     def _block(self, kind: _Kind, key: Hashable, piece: str) -> _Block:
         self._bytes += len(piece.encode("utf-8", "replace"))
@@ -195,10 +195,3 @@ def _content(block: _Block) -> ContentBlock:
                 provider_data=block.provider_data,
             )
             return ContentBlock(tool_call=call)
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False

@@ -118,9 +118,10 @@ def test_a_data_url_has_the_content_inside():
         ('{"n": 9007199254740993}', {"n": 9007199254740993}),
         ("nonsense", {"unreadable_arguments": "nonsense"}),
         ("[1]", {"unreadable_arguments": "[1]"}),
+        ('{"a": NaN}', {"unreadable_arguments": '{"a": NaN}'}),
         ("[" * 100_000, {"unreadable_arguments": "[" * 100_000}),
     ],
-    ids=["none", "large number", "no JSON", "a list", "too deep"],
+    ids=["none", "large number", "no JSON", "a list", "NaN", "too deep"],
 )
 def test_arguments_of_a_call_are_an_object_in_any_case(args, expected):
     """What a model wrote in place of an object is sent back under a name, so that the history can be read."""

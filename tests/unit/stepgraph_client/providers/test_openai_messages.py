@@ -204,10 +204,14 @@ BYTES = conv.ContentBlock(file={"blob": {"media_type": "text/plain", "data": b"\
     [
         (user(LINK), "messages[0].content[0]", "this API fetches no documents"),
         (user(BYTES), "messages[0].content[0]", "no text/plain in UTF-8"),
-        (user(text("a"), CALL), "messages[0].content[1]", "a tool_call can't stand"),
+        (user(text("a"), CALL), "messages[0].content[1]", "of kind tool_call can't stand"),
         (user(conv.ContentBlock()), "messages[0].content[0]", "newer than this version"),
-        (assistant(conv.ContentBlock(image=PNG)), "messages[0].content[0]", "a image can't stand"),
-        (assistant(conv.ContentBlock()), "messages[0].content[0]", "newer kind"),
+        (
+            assistant(conv.ContentBlock(image=PNG)),
+            "messages[0].content[0]",
+            "of kind image can't stand",
+        ),
+        (assistant(conv.ContentBlock()), "messages[0].content[0]", "newer than this"),
         (
             conv.Message(role=conv.ROLE_TOOL, content=[text("x")]),
             "messages[0].content[0]",
