@@ -91,10 +91,12 @@ soak: $(STAMP) ## Run the long tests that `make test` leaves out
 generate: $(STAMP) ## Regenerate the protobuf code beside the .proto files, and docs/reference
 	@$(PY) scripts/generate.py
 	@$(PY) scripts/reference.py
+	@$(PY) scripts/command_line.py
 
 .PHONY: reference
-reference: $(STAMP) ## Write docs/reference from the .proto files and the settings
+reference: $(STAMP) ## Write docs/reference from the .proto files, the settings and the commands
 	@$(PY) scripts/reference.py
+	@$(PY) scripts/command_line.py
 
 .PHONY: format
 format: $(STAMP) ## Format Python and proto files in place

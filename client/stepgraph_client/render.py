@@ -467,6 +467,9 @@ def folded(text: str, width: int) -> list[str]:
             continue
         lines.append(f"{line} \\" if is_command else line)
         line = f"{indent}    {word}"
+        if cell_len(line) > room:
+            # Without its indentation a long id may still fit.
+            line = word
     return [*lines, line]
 
 

@@ -144,9 +144,10 @@ class LiveView:
             # A watch that began in the middle has seen neither its beginning nor its name.
             yield Text("… watching", style="dim")
         else:
-            took = span_text(max(0, round(self._now_s() - picture.start_s)))
-            tokens = f" · {picture.tokens:,} tokens" if picture.tokens else ""
-            title = f"── {picture.standing} · superstep {picture.superstep} · {took}{tokens} "
+            took = self._age(picture.start_s)
+            tokens = f"{picture.tokens:,} tokens" if picture.tokens else ""
+            facts = [picture.standing, f"superstep {picture.superstep}", took, tokens]
+            title = f"── {' · '.join(each for each in facts if each)} "
             yield Text(title.ljust(min(width, 80), "─"), style="cyan")
         if picture.path:
             yield Text(f"   {path_text(picture.path, width - 3)}")
@@ -166,11 +167,17 @@ class LiveView:
             yield Text(f"   and {len(tasks) - MAX_NAMED} more tasks", style="dim")
 
     def _task(self, task: OpenTask) -> Text:
-        now_s = self._now_s()
-        age = span_text(max(0, round(now_s - task.since_s)))
+        age = self._age(task.since_s)
         name = visible(f"{task.name} · {task.label}" if task.label else task.name)
         if task.executor_id:
-            mark = _SPINNER[int(now_s / PERIOD_S) % len(_SPINNER)]
-            return Text(f" {mark} {name}  {age}  at {visible(task.executor_id)}", style="green")
+            mark = _SPINNER[int(self._now_s() / PERIOD_S) % len(_SPINNER)]
+            parts = [f" {mark} {name}", age, f"at {visible(task.executor_id)}"]
+            return Text("  ".join(each for each in parts if each), style="green")
         why = task.trouble or "waits for an executor with room"
-        return Text(f" ◌ {name}  {age}  {visible(why)}", style="yellow")
+        parts = [f" ◌ {name}", age, visible(why)]
+        return Text("  ".join(each for each in parts if each), style="yellow")
+
+    def _age(self, since_s: float) -> str:
+        """Return how long ago something was, by this machine's clock; empty if that is not known, or still to come."""
+        seconds = round(self._now_s() - since_s)
+        return span_text(seconds) if since_s and seconds >= 0 else ""

@@ -432,7 +432,8 @@ def test_a_function_that_raised_is_told_with_the_edge_that_would_take_it() -> No
                 "      'what should change'",
             ],
         ),
-        ("of 01a22d92-39e4-75f6", 10, ["of", "    01a22d92-39e4-75f6"]),
+        ("of 01a22d92-39e4-75f6", 10, ["of", "01a22d92-39e4-75f6"]),
+        ("  of 01a22d92-39e4-75f6", 20, ["  of", "01a22d92-39e4-75f6"]),
         ("検査検査 検査", 8, ["検査検査", "    検査"]),
     ],
 )

@@ -189,5 +189,13 @@ async def test_a_watch_that_began_in_the_middle_says_no_more_than_it_knows() -> 
     assert shown == ["1. think", "… watching", "   think"]
 
 
+async def test_an_age_that_is_not_known_is_left_out() -> None:
+    """Of an event without a time, or of a server whose clock is ahead."""
+    for second in (0, 99):
+        task = pb.TaskScheduled(task_id=TASK, label="llm m")
+        shown = await Screen().after(*begun(at(second, task_scheduled=task)))
+        assert shown[-1] == " ◌ think · llm m  waits for an executor with room"
+
+
 def test_ages_are_by_the_clock_of_the_day() -> None:
     assert live._now_s() > 1_700_000_000
