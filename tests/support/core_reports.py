@@ -82,6 +82,10 @@ def result(kind: str, words: Iterable[str]) -> task_pb2.TaskResult:
             return task_pb2.TaskResult(
                 condition=task_pb2.TaskResult.Condition(holds=plain == ["true"])
             )
+        case "effect":
+            made = task_pb2.TaskResult()
+            made.effect.output.CopyFrom(value(" ".join(plain)))
+            return made
         case other:
             made = task_pb2.TaskResult()
             made.effect.output.text = other

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf import json_format
+from ruamel.yaml import YAML
 
-from stepgraph.v1 import event_pb2, executor_service_pb2, task_pb2
+from stepgraph.v1 import event_pb2, executor_service_pb2, task_pb2, transition_pb2
 from stepgraph_client.files import parse_graph
 from stepgraph_server.core import inputs
 from stepgraph_server.core.conversation import message_text
@@ -150,6 +151,19 @@ class Script:
         """Report results, one a line, all in one frame: `<task>#<attempt> …`."""
         return self._report([("result", words), *(("result", shlex.split(line)) for line in body)])
 
+    def do_reply(self, words: Words, body: Lines) -> Lines:
+        """Report the reply of a step program: `<poll>#<attempt>`, and below it a StepReply in YAML."""
+        ref = _ref(words[0])
+        tree = YAML(typ="safe", pure=True).load("\n".join(body))
+        reply = json_format.ParseDict(tree or {}, transition_pb2.StepReply())
+        outcome = executor_service_pb2.AttemptOutcome(
+            task_id=f"{RUN_ID}/{ref.task_id}",
+            attempt=ref.attempt,
+            succeeded=task_pb2.TaskResult(step=reply),
+        )
+        instance = self.run.instances.get((ref.task_id, ref.attempt), "")
+        return self._happen(inputs.Outcomes(instance=instance, outcomes=((ref.task_id, outcome),)))
+
     def do_fail(self, words: Words, body: Lines) -> Lines:
         """Report that an attempt failed: `<task>#<attempt> CODE message`."""
         return self._report([("fail", words), *(("fail", shlex.split(line)) for line in body)])
@@ -256,7 +270,7 @@ class Script:
         """Show what the run waits for."""
         waits = outstanding(self.run.state)
         lines = [f"assigned {task_id}#{attempt}" for task_id, attempt in waits.assigned]
-        for name in ("queued", "held", "backing_off", "questions", "ready"):
+        for name in ("queued", "held", "backing_off", "sleeping", "questions", "ready"):
             lines += [
                 f"{name} {each}" if name != "questions" else "a question"
                 for each in getattr(waits, name)

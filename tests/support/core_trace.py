@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepgraph.v1 import event_pb2, executor_service_pb2, run_pb2, state_pb2
+from stepgraph.v1 import (
+    event_pb2,
+    executor_service_pb2,
+    policy_pb2,
+    run_pb2,
+    state_pb2,
+    transition_pb2,
+)
 from stepgraph_server.core.inputs import AttemptOver, Enqueue, Send, StopAttempt, Yield
 from stepgraph_server.core.instants import Span, from_timestamp, seconds_text
 
@@ -128,6 +135,34 @@ def _result(result: task_pb2.TaskResult) -> str:
                 if block.HasField("tool_call")
             ]
             return ", ".join(["llm", *names])
+        case "step":
+            return transition_text(result.step.transition)
+        case None:
+            return "slept"
+        case kind:
+            return str(kind)
+
+
+def transition_text(transition: transition_pb2.Transition) -> str:
+    """Return what a program wants next, in a few words."""
+    match transition.WhichOneof("kind"):
+        case "await_effects":
+            awaited = transition.await_effects
+            kinds = [each.WhichOneof("kind") or "unset" for each in awaited.effects]
+            each = " each" if awaited.wake == transition_pb2.WAKE_POLICY_EACH else ""
+            return " ".join(
+                ["await" + each, *(kinds if len(kinds) < 9 else [f"{len(kinds)} effects"])]
+            )
+        case "goto":
+            goto = transition.goto
+            return f"goto {goto.target} {value_text(goto.carry)}"
+        case "done":
+            return f"done {value_text(transition.done.value)}"
+        case "spawn":
+            name = policy_pb2.JoinPolicy.Name(transition.spawn.join).removeprefix("JOIN_POLICY_")
+            return f"spawn {len(transition.spawn.specs)} {name}"
+        case "suspend":
+            return f"suspend {transition.suspend.reason.WhichOneof('kind')}"
         case kind:
             return str(kind)
 
@@ -161,6 +196,8 @@ def _tools_offered(_: event_pb2.RunEvent, fact: event_pb2.ToolsOffered) -> str:
 
 
 def _task_scheduled(_: event_pb2.RunEvent, fact: event_pb2.TaskScheduled) -> str:
+    if fact.HasField("due_time"):
+        return f"{fact.task_id} ({fact.label})"
     given = _assignment(fact.assignment) if fact.HasField("assignment") else " waits"
     return f"{fact.task_id}{given} ({_requirement(fact.requirement)})"
 
@@ -274,5 +311,6 @@ __all__ = [
     "failure_text",
     "name_of",
     "status_name",
+    "transition_text",
     "value_text",
 ]

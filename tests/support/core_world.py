@@ -45,8 +45,11 @@ class PlayedWorld:
     jitter_value: float = 0.0
 
     def place(self, task: Task) -> Placement | None:
-        """Reserve room at the first executor that can take the task and has some."""
-        for _, executor in sorted(self.executors.items()):
+        """Reserve room at the first executor that can take the task and has some, the preferred one before all."""
+        wanted = task.prefers
+        for executor in sorted(
+            self.executors.values(), key=lambda each: (each.instance != wanted, each.id)
+        ):
             if executor.room > 0 and executor.can(task):
                 executor.room -= 1
                 return Placement(executor_id=executor.id, instance=executor.instance)

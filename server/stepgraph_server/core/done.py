@@ -25,3 +25,7 @@ class Done:
     paradigm: str | None = None
     #: The error to carry on; None clears it if the node works, and leaves it else.
     error: failure_pb2.Failure | None = None
+    #: Where a Goto leads, in place of the node's edges; "" if there is none.
+    target: str = ""
+    #: What it carries there.
+    handed: value_pb2.Value | None = None

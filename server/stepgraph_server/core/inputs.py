@@ -44,6 +44,8 @@ class RunLimits:
     max_journal_bytes: int = 256 * 1024 * 1024
     max_inline_value_bytes: int = 256 * 1024
     max_losses: int = 3
+    #: Effects of one Await, and specs of one Spawn.
+    max_fan_out: int = 10_000
     cancel_grace: Span = Span(10 * SECOND)
     #: Supersteps that one decision may start before it yields to other runs.
     max_supersteps_per_decision: int = 64

@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Final
 from stepgraph_server.core.errors import Quarantined
 from stepgraph_server.core.run import fold, live_status, next_due
 from stepgraph_server.core.state import Activation, Phase, Question, RunState, Task, TaskStatus
+from stepgraph_server.core.step_program import StepProgram
+from stepgraph_server.core.steps import is_ready
 from stepgraph_server.core.tasks import due_at
 
 if TYPE_CHECKING:
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
     Events = Sequence[event_pb2.RunEvent]
 
 _FINAL: Final = frozenset({"run_completed", "run_failed", "run_cancelled"})
+
+#: What is compared field by field.
+_COMPARED: Final = (RunState, Activation, Task, Question, StepProgram)
 
 #: Fields that a fold need not give again: caches and notes, and what says how large the journal is.
 _TRANSIENT: Final = frozenset(
@@ -58,6 +63,8 @@ class Outstanding:
     held: tuple[str, ...]
     #: Tasks that wait for their next try.
     backing_off: tuple[str, ...]
+    #: Sleeps.
+    sleeping: tuple[str, ...]
     #: Questions that are open.
     questions: tuple[str, ...]
     #: Nodes that wait for a turn only, because a decision yielded before them.
@@ -77,6 +84,7 @@ def outstanding(state: RunState) -> Outstanding:
         queued=tuple(task.id for task in queued if not task.held),
         held=tuple(task.id for task in queued if task.held),
         backing_off=tuple(task.id for task in tasks if task.status is TaskStatus.BACKOFF),
+        sleeping=tuple(task.id for task in tasks if task.status is TaskStatus.SLEEPING),
         questions=tuple(sorted(name for name, each in state.questions.items() if each.open)),
         ready=tuple(each.id for each in state.activations.values() if _is_ready(state, each)),
         due=min(_due_times(state), default=None),
@@ -84,11 +92,7 @@ def outstanding(state: RunState) -> Outstanding:
 
 
 def _is_ready(state: RunState, activation: Activation) -> bool:
-    return (
-        state.stopping is None
-        and activation.outstanding == 0
-        and activation.phase in (Phase.RUNNING, Phase.ROUTING)
-    )
+    return state.stopping is None and is_ready(activation)
 
 
 def goes_on_by_itself(state: RunState) -> bool:
@@ -240,7 +244,7 @@ def difference(one: RunState, other: RunState) -> list[str]:
 
 
 def _differences(path: str, one: object, other: object) -> Iterable[str]:
-    if isinstance(one, RunState | Activation | Task | Question) and type(one) is type(other):
+    if isinstance(one, _COMPARED) and type(one) is type(other):
         for each in fields(one):
             if each.name not in _TRANSIENT and not (path and each.name == "activation"):
                 name = f"{path}.{each.name}".lstrip(".")

@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepgraph.v1 import event_pb2
+from stepgraph_server.core.failures import failure
 from stepgraph_server.core.state import Carried, Plan, carry
 
 if TYPE_CHECKING:
+    from stepgraph.v1 import failure_pb2, value_pb2
     from stepgraph_server.core.graph import CompiledNode
     from stepgraph_server.core.state import Activation, RunState
 
@@ -19,7 +21,7 @@ _FOLLOWED = event_pb2.EDGE_VERDICT_FOLLOWED
 
 
 def plan_next(state: RunState) -> Plan:
-    """Return what runs after the activations of the current superstep, which have all ended."""
+    """Return what runs after the activations of the current superstep, which have all ended. Raises GotoConflict."""
     if not state.activations:
         return _plan(state, {state.graph.entry.id: state.carried}, {})
     lone = _lone_step(state)
@@ -35,7 +37,7 @@ def plan_next(state: RunState) -> Plan:
         if state.graph.nodes[target].join_all:
             arrivals.setdefault(target, {}).update(entries)
         else:
-            targets[target] = bring_together([carried for _, carried in entries])
+            targets[target] = bring_together(target, entries)
     return _plan(state, targets, arrivals)
 
 
@@ -69,13 +71,42 @@ def _followed(state: RunState, activation: Activation) -> list[tuple[str, Carrie
     ]
 
 
-def bring_together(entries: list[Carried]) -> Carried:
-    """Return what a node is entered with that several edges reach; `entries` are in node-id order of their sources."""
-    last = entries[-1]
+class GotoConflict(Exception):  # named for what happened; it never leaves the end of a superstep
+    """Several Gotos bring different things to one node; `failure` says which."""
+
+    def __init__(self, why: failure_pb2.Failure) -> None:
+        super().__init__(why.message)
+        self.failure = why
+
+
+def bring_together(target: str, entries: list[tuple[str, Carried]]) -> Carried:
+    """Return what a node is entered with that several edges reach; `entries` are in node-id order of their sources.
+
+    Raises GotoConflict: two of them are Gotos that carry different things.
+    """
+    last = entries[-1][1]
     if len(entries) == 1:
         return last
-    error = next((entry.last_error for entry in entries if entry.last_error is not None), None)
-    return carry(last, last_error=error)
+    error = next((entry.last_error for _, entry in entries if entry.last_error is not None), None)
+    return carry(last, last_error=error, handed=_handed(target, entries))
+
+
+def _handed(target: str, entries: list[tuple[str, Carried]]) -> value_pb2.Value | None:
+    first = ""
+    handed: value_pb2.Value | None = None
+    for source, entry in entries:
+        if entry.handed is None:
+            continue
+        if handed is None:
+            first, handed = source, entry.handed
+        elif handed != entry.handed:
+            message = (
+                f"{first!r} and {source!r} both go to {target!r} and carry different things; a node has one input. Let one "
+                "of them go there, or carry the same"
+            )
+            details = {"target": target, "nodes": f"{first},{source}"}
+            raise GotoConflict(failure("GOTO_CONFLICT", message, source=target, details=details))
+    return handed
 
 
 def _plan(
@@ -86,7 +117,7 @@ def _plan(
     for join in _released(state, targets, arrivals):
         by_source = arrivals.pop(join)
         entered[join] = bring_together(
-            [by_source[source] for source in sorted(by_source, key=_bytes)]
+            join, [(source, by_source[source]) for source in sorted(by_source, key=_bytes)]
         )
     frontier = tuple(
         sorted(((nodes[node_id], carried) for node_id, carried in entered.items()), key=_by_index)

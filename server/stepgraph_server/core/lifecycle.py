@@ -186,6 +186,7 @@ def apply_run_ended(state: RunState, event: event_pb2.RunEvent) -> None:
     state.stopping = None
     state.activations = {}
     state.tasks = {}
+    state.sleeping = 0
     state.arrivals = {}
 
 

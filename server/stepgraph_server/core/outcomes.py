@@ -15,6 +15,7 @@ from stepgraph_server.core.instants import from_duration
 from stepgraph_server.core.results import accept_result, same_result, value_missing
 from stepgraph_server.core.state import TaskStatus
 from stepgraph_server.core.state_checks import trim_failure
+from stepgraph_server.core.step_replies import accept_reply
 from stepgraph_server.core.tasks import end, end_cancelled, fail_attempt
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ def _on_success(turn: Turn, task: Task, result: task_pb2.TaskResult, missing: st
         if missing
         else accept_result(task, fact.result, turn.world.limits)
     )
+    if problem is None and task.poll:
+        problem = accept_reply(turn.state, task, fact.result.step, turn.world.limits)
     if problem is not None:
         usage = result.llm.usage if result.HasField("llm") else result.agent.usage
         fail_attempt(turn, task, problem, usage=usage)

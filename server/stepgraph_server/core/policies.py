@@ -96,6 +96,12 @@ class Limits:
     total: Span = NO_LIMIT
 
 
+#: Of what no executor does.
+NO_LIMITS: Final = Limits(
+    queue=NO_LIMIT, accept=NO_LIMIT, run=NO_LIMIT, idle=NO_LIMIT, total=NO_LIMIT
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphDefaults:
     """What the server gives a graph that says nothing.

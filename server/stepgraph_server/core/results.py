@@ -7,6 +7,7 @@ on what a provider calls its calls.
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import conversation_pb2, failure_pb2, graph_pb2, llm_pb2, task_pb2, value_pb2
@@ -14,7 +15,8 @@ from stepgraph_server.core import canonical, json_text, schemas
 from stepgraph_server.core.conversation import assign_call_ids, name_calls
 from stepgraph_server.core.decisions import reply_text
 from stepgraph_server.core.failures import failure
-from stepgraph_server.core.values import check_message, check_update, check_value
+from stepgraph_server.core.step_replies import stored_in_reply
+from stepgraph_server.core.values import check_message, check_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -67,8 +69,6 @@ def _check(result: task_pb2.TaskResult) -> list[Violation]:
             return _check_output(result.agent.output, "agent.output")
         case "effect":
             return _check_output(result.effect.output, "effect.output")
-        case "step":
-            return check_update(result.step.update, "step.update")
         case _:
             return []
 
@@ -109,15 +109,18 @@ def _call_prefix(task: Task) -> str:
     """Return what the ids of a reply's calls begin with: unique in the run, and the same whoever ended first."""
     activation = task.activation
     # Any provider takes these characters; a node's id could have a dot.
-    return f"call_{activation.superstep}_{activation.node.index}_"
+    if activation.program is None and activation.parent is None:
+        return f"call_{activation.superstep}_{activation.node.index}_"
+    # Its node may ask models many times over, in one turn and in many.
+    return f"call_{hashlib.sha256(task.id.encode()).hexdigest()[:12]}_"
 
 
 def _schema_problem(task: Task, message: conversation_pb2.Message) -> failure_pb2.Failure | None:
-    action = task.activation.node.action
-    if not isinstance(action, graph_pb2.NodeAction.LlmInfer) or not action.output_schema:
+    schema = _schema_of(task)
+    if not schema:
         return None
     try:
-        problem = schemas.check(action.output_schema, json_text.parse(reply_text(message)))
+        problem = schemas.check(schema, json_text.parse(reply_text(message)))
     except json_text.JsonTextError as error:
         problem = f"the reply is not JSON: {error}"
     if problem is None:
@@ -125,6 +128,14 @@ def _schema_problem(task: Task, message: conversation_pb2.Message) -> failure_pb
     return failure(
         "OUTPUT_SCHEMA", f"the reply breaks output_schema: {problem}", source=task.executor_id
     )
+
+
+def _schema_of(task: Task) -> str:
+    program = task.activation.program
+    if program is not None:
+        return program.open[task.turn, task.index].effect.llm.request.output_schema
+    action = task.activation.node.action
+    return action.output_schema if isinstance(action, graph_pb2.NodeAction.LlmInfer) else ""
 
 
 def stored_digests(result: task_pb2.TaskResult) -> list[str]:
@@ -142,8 +153,10 @@ def stored_digests(result: task_pb2.TaskResult) -> list[str]:
             may_refer = result.agent.output.HasField("stored")
         case "effect":
             may_refer = result.effect.output.HasField("stored")
-        case kind:
-            may_refer = kind == "step"
+        case "step":
+            return stored_in_reply(result.step, _digests)
+        case _:
+            may_refer = False
     return list(dict.fromkeys(_digests(result))) if may_refer else []
 
 

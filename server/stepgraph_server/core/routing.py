@@ -81,6 +81,14 @@ def route_success(
     return Routing(edges, dead_end=dead_end)
 
 
+def route_goto(activation: Activation, target: str) -> Routing:
+    """Return what becomes of the edges of a node that goes to another one: that handoff is followed, and nothing else."""
+    node = activation.node
+    edges = [EdgeResult(edge.id, NOT_CONSIDERED) for edge in node.edges]
+    edges.append(EdgeResult(node.handoffs[target].id, FOLLOWED))
+    return Routing(edges=tuple(edges))
+
+
 def route_failure(
     activation: Activation, error: failure_pb2.Failure, state: RunState
 ) -> tuple[EdgeResult, ...]:
@@ -315,6 +323,7 @@ __all__ = [
     "dead_end",
     "describe",
     "route_failure",
+    "route_goto",
     "route_success",
     "spent",
 ]

@@ -40,7 +40,7 @@ from stepgraph_server.core.inputs import (
     Yield,
 )
 from stepgraph_server.core.instants import from_timestamp
-from stepgraph_server.core.state import RULES_VERSION, Carried, Phase, RunState
+from stepgraph_server.core.state import RULES_VERSION, Carried, RunState
 from stepgraph_server.core.turn import Turn
 
 if TYPE_CHECKING:
@@ -215,9 +215,16 @@ def live_status(state: RunState) -> int:
     if state.tasks or not state.open_questions:
         return run_pb2.RUN_STATUS_RUNNING
     # A node whose conditions are all decided may wait for a turn, like one that has not acted yet.
-    if any(each.phase in (Phase.RUNNING, Phase.ROUTING) for each in state.activations.values()):
+    if any(steps.is_ready(each) for each in state.activations.values()):
         return run_pb2.RUN_STATUS_RUNNING
     return run_pb2.RUN_STATUS_SUSPENDED
+
+
+def only_sleeps(state: RunState) -> bool:
+    """Whether nothing happens to a run before time passes, or somebody wants something of it."""
+    if not state.sleeping or state.sleeping != len(state.tasks):
+        return False
+    return not any(steps.is_ready(each) for each in state.activations.values())
 
 
 def next_due(state: RunState) -> Instant | None:

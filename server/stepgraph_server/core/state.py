@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from stepgraph_server.core.graph import CompiledGraph, CompiledNode
     from stepgraph_server.core.instants import Instant
     from stepgraph_server.core.policies import Limits, RetryPolicy
+    from stepgraph_server.core.step_program import StepProgram
 
 #: The version of the rules by which new runs are walked. Old journals keep theirs.
 RULES_VERSION: Final = 1
@@ -50,6 +51,8 @@ class Carried:
     #: The digest of the tools that the decision was made with; "" if there is none.
     tools_digest: str = ""
     paradigm: str = ""
+    #: What a Goto carries to the node that it leads to, until that node is entered or has ended.
+    handed: value_pb2.Value | None = None
 
 
 @dataclass(slots=True)
@@ -73,6 +76,8 @@ class Phase(enum.Enum):
 
     #: Its question is open; the action has not run.
     ASKING = enum.auto()
+    #: Its action has asked for an answer, which is still out.
+    WAITING = enum.auto()
     #: Its action runs.
     RUNNING = enum.auto()
     #: The action has ended well; executors decide conditions of its edges.
@@ -138,6 +143,12 @@ class Activation:
     failure: failure_pb2.Failure | None = None
     #: The digest of the tools that its model was offered.
     tools_digest: str = ""
+    #: The step program behind it, from its first poll on.
+    program: StepProgram | None = None
+    #: What spawned it; None for a node of the superstep.
+    parent: Activation | None = None
+    #: The input of spawned work.
+    given: value_pb2.Value | None = None
     #: Transient: what its action gave, so that evolve need not ask the action again.
     settled: Settled | None = None
 
@@ -151,6 +162,8 @@ class TaskStatus(enum.Enum):
     ASSIGNED = enum.auto()
     #: It waits for its next try.
     BACKOFF = enum.auto()
+    #: It is a sleep, which time ends and no executor.
+    SLEEPING = enum.auto()
 
 
 @dataclass(slots=True)
@@ -172,6 +185,8 @@ class Task:
     call_id: str = ""
     #: The edge whose condition it decides; "" for an effect.
     edge_id: str = ""
+    #: It polls a step program.
+    poll: bool = False
     #: Its place: the turn of its activation, and the position in that.
     turn: int = 0
     index: int = 0
@@ -183,11 +198,15 @@ class Task:
     losses: int = 0
     assigned_at: Instant | None = None
     retry_at: Instant | None = None
+    #: When a sleep is over.
+    wakes_at: Instant | None = None
     last_failure: failure_pb2.Failure | None = None
     #: It was said that no executor can take it.
     unclaimed: bool = False
     #: A concurrency cap holds it back until others of its turn have ended.
     held: bool = False
+    #: The process that it would best go to; "" if any will do.
+    prefers: str = ""
     #: Transient: it was put among those that wait for room.
     waits: bool = False
     #: Transient: the executor has it for sure.
@@ -320,6 +339,8 @@ class RunState:
     budget_at_start: int | None = None
     # What is outstanding.
     tasks: dict[str, Task] = field(default_factory=dict)
+    #: How many of the tasks are sleeps.
+    sleeping: int = 0
     questions: dict[str, Question] = field(default_factory=dict)
     open_questions: int = 0
     due: DueTimes = field(default_factory=DueTimes)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, assert_never
 
 from stepgraph.v1 import edge_condition_pb2, event_pb2, state_pb2
-from stepgraph_server.core import approvals, interrupts, lifecycle, tasks
+from stepgraph_server.core import approvals, interrupts, lifecycle, polling, scheduling, tasks
 from stepgraph_server.core.actions import DERIVED, poll_action, tool_question
-from stepgraph_server.core.actions.inputs import condition_input
-from stepgraph_server.core.actions.step import Answered, Await, Done, Effect, Fail, Poll, Step
+from stepgraph_server.core.actions.inputs import NO_INPUT, condition_input
+from stepgraph_server.core.actions.step import Await, Done, Effect, Fail, Pause, Poll, Step
 from stepgraph_server.core.budget import budget_failure
 from stepgraph_server.core.failures import failure
+from stepgraph_server.core.instants import after
 from stepgraph_server.core.reducers import ReducerError
 from stepgraph_server.core.routing import (
     FOLLOWED,
@@ -22,6 +23,7 @@ from stepgraph_server.core.routing import (
     Routing,
     dead_end,
     route_failure,
+    route_goto,
     route_success,
 )
 from stepgraph_server.core.state import (
@@ -32,6 +34,7 @@ from stepgraph_server.core.state import (
     Phase,
     RunState,
     Settled,
+    TaskStatus,
     carry,
 )
 from stepgraph_server.core.templates import RenderError
@@ -82,7 +85,9 @@ def _ask(turn: Turn, activation: Activation) -> None:
 def advance(turn: Turn, activation: Activation) -> None:
     """Let an activation go on as far as it can without waiting."""
     state, node = turn.state, activation.node
-    if activation.outstanding or state.stopping is not None or state.final:
+    if state.stopping is not None or state.final:
+        return
+    if activation.outstanding and activation.program is None:
         return
     if activation.phase is Phase.RUNNING:
         turn.work.begin_node(len(node.edges))
@@ -99,6 +104,9 @@ def _act(turn: Turn, activation: Activation) -> None:
     if activation.answer is not None and approvals.said_no(activation.answer):
         complete_node(turn, activation, Done())
         return
+    if activation.node.action_kind == "step":
+        _run_program(turn, activation)
+        return
     while True:
         step = poll_action(_poll(turn.state, activation, activation.turn + 1, turn))
         match step:
@@ -113,6 +121,27 @@ def _act(turn: Turn, activation: Activation) -> None:
                 return
             case _:
                 assert_never(step)
+
+
+def _run_program(turn: Turn, activation: Activation) -> None:
+    match polling.go_on(turn, activation):
+        case Done() as done:
+            # What EACH left behind is not waited for.
+            tasks.cancel_within(turn, activation, "its program is done")
+            complete_node(turn, activation, done)
+        case Fail() as fail:
+            fail_node(turn, activation, fail.failure)
+        case None:
+            pass
+        case never:
+            assert_never(never)
+
+
+def is_ready(activation: Activation) -> bool:
+    """Whether an activation goes on by itself when it gets a turn."""
+    if activation.phase is Phase.RUNNING and activation.program is not None:
+        return activation.program.can_go_on
+    return activation.outstanding == 0 and activation.phase in (Phase.RUNNING, Phase.ROUTING)
 
 
 def _poll(state: RunState, activation: Activation, number: int, turn: Turn | None) -> Poll:
@@ -133,14 +162,17 @@ def _await_effects(turn: Turn, activation: Activation, step: Await) -> bool:
             return False
     next_turn = activation.turn + 1
     for index, effect in enumerate(step.effects):
-        if isinstance(effect, Answered):
+        if isinstance(effect, Effect):
+            scheduling.schedule(turn, activation, effect, next_turn, index)
+        elif isinstance(effect, Pause):
+            end = effect.until if effect.until is not None else after(turn.now, effect.span)
+            scheduling.schedule_sleep(turn, activation, effect.label, end, next_turn, index)
+        else:
             task_id = f"{activation.id}/t{next_turn}/e{index}"
             fact = event_pb2.TaskCompleted(
                 task_id=task_id, result=effect.result, call_id=effect.call_id
             )
             turn.emit("task_completed", fact)
-        else:
-            tasks.schedule(turn, activation, effect, next_turn, index)
     return activation.outstanding == 0
 
 
@@ -153,6 +185,10 @@ def prepare(state: RunState, task: Task) -> Prepared:
         # The view of a node that has ended well does not change any more.
         view = View(state, activation.carried, activation.delta)
         task.prepared = condition_input(condition, view)
+    if task.prepared is None and task.status is TaskStatus.SLEEPING:
+        task.prepared = NO_INPUT
+    if task.prepared is None and (task.poll or task.activation.program is not None):
+        task.prepared = polling.prepare(state, task)
     if task.prepared is None:
         step: Step = poll_action(_poll(state, task.activation, task.activation.turn, None))
         assert isinstance(step, Await), step
@@ -182,7 +218,11 @@ def complete_node(turn: Turn, activation: Activation, done: Done) -> None:
             return
         _record_done(fact, done)
     try:
-        routing = route_success(state, activation, carried, delta, turn.work)
+        routing = (
+            route_goto(activation, done.target)
+            if done.target
+            else route_success(state, activation, carried, delta, turn.work)
+        )
     except ConditionFailed as error:
         fact.edges_pending = True
         activation.settled = Settled(carried, delta)
@@ -203,7 +243,7 @@ def complete_node(turn: Turn, activation: Activation, done: Done) -> None:
 def _after_routing(turn: Turn, activation: Activation, routing: Routing) -> None:
     """Do what follows from a node's edges at once: ask executors about conditions, or end the run."""
     for edge in routing.undecided:
-        tasks.schedule_condition(turn, activation, edge.id, edge.condition.name)  # type: ignore[union-attr]  # custom edges only
+        scheduling.schedule_condition(turn, activation, edge.id, edge.condition.name)  # type: ignore[union-attr]  # custom edges only
     if routing.refused:
         refuse(turn, activation)
     elif routing.dead_end:
@@ -248,6 +288,8 @@ def with_answer(activation: Activation, done: Done) -> Done:
         decides=done.decides,
         paradigm=done.paradigm,
         error=done.error,
+        target=done.target,
+        handed=done.handed,
     )
 
 
@@ -307,6 +349,7 @@ def refuse(turn: Turn, activation: Activation) -> None:
 def fail_node(turn: Turn, activation: Activation, why: failure_pb2.Failure) -> None:
     """End a node with a failure; without an edge that takes it up, the run ends."""
     node = activation.node
+    tasks.cancel_within(turn, activation, f"{node.id} has failed")
     edges = route_failure(activation, why, turn.state)
     fact = event_pb2.NodeFailed(
         activation_id=activation.id, node_id=node.id, failure=why, edges=_outcomes(edges)
@@ -346,6 +389,8 @@ def _recorded_edges(edges: Iterable[event_pb2.EdgeOutcome]) -> tuple[EdgeResult,
 def _replayed_done(state: RunState, activation: Activation, fact: event_pb2.NodeCompleted) -> Done:
     if approvals.said_no(activation.answer):
         return Done()
+    if activation.program is not None:
+        return polling.ending(activation.program)
     if activation.node.action_kind not in DERIVED:
         return _recorded_done(fact)
     step = poll_action(_poll(state, activation, activation.turn + 1, None))
@@ -371,6 +416,9 @@ def apply_node_failed(state: RunState, event: event_pb2.RunEvent) -> None:
     if activation.node.action_kind == "llm_infer" and not activation.acted:
         # It cleared the decision before it asked its model.
         changes |= {"decision": None, "tools_digest": ""}
+    if base.handed is not None:
+        # It was for this node only.
+        changes["handed"] = None
     activation.carried = carry(base, **changes)
     _route(state, activation, _recorded_edges(fact.edges))
     lifecycle.end(activation, Outcome.FAILED)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from stepgraph.v1 import event_pb2, state_pb2
 from stepgraph_server.core import lifecycle, merge, steps
 from stepgraph_server.core.failures import failure
-from stepgraph_server.core.joins import plan_next
-from stepgraph_server.core.state import NOTHING_WRITTEN, Activation, Phase
+from stepgraph_server.core.joins import GotoConflict, plan_next
+from stepgraph_server.core.state import NOTHING_WRITTEN, Activation, Phase, carry
 
 if TYPE_CHECKING:
     from stepgraph.v1 import failure_pb2
@@ -39,7 +39,11 @@ def go_on(turn: Turn) -> None:
     if merge.terminates(state):
         lifecycle.complete(turn, state_pb2.STOP_REASON_SHOULD_TERMINATE)
         return
-    plan = plan_next(state)
+    try:
+        plan = plan_next(state)
+    except GotoConflict as conflict:
+        lifecycle.fail(turn, conflict.failure)
+        return
     if not plan.frontier:
         _record_skips(turn, plan)
         lifecycle.complete(turn, state_pb2.STOP_REASON_FRONTIER_EMPTY)
@@ -129,4 +133,7 @@ def _replayed_plan(state: RunState, fact: event_pb2.SuperstepStarted) -> Plan:
 
 
 def _enter(node: CompiledNode, carried: Carried, superstep: int) -> Activation:
+    if carried.handed is not None and node.action_kind != "step":
+        # A step program gets it as its input; any other node as the last result.
+        carried = carry(carried, last_result=carried.handed, handed=None)
     return Activation(f"{superstep}/{node.id}", node, superstep, carried, carried, NOTHING_WRITTEN)

@@ -11,6 +11,14 @@ from stepgraph.v1 import failure_pb2
 from stepgraph_server.core.decisions import OfferedTool
 from stepgraph_server.core.instants import from_timestamp
 from stepgraph_server.core.requirements import requirement_key
+from stepgraph_server.core.scheduling import (
+    SLEEP_KEY,
+    apply_options,
+    is_held,
+    mark_poll,
+    mark_sleep,
+    new_task,
+)
 from stepgraph_server.core.state import (
     MAX_REMEMBERED_TASKS,
     Activation,
@@ -19,7 +27,9 @@ from stepgraph_server.core.state import (
     TaskStatus,
     ToolSet,
 )
-from stepgraph_server.core.tasks import arm, is_held, new_task
+from stepgraph_server.core.step_program import StepProgram
+from stepgraph_server.core.tasks import arm
+from stepgraph_server.core.view import updated
 
 if TYPE_CHECKING:
     from stepgraph.v1 import event_pb2, task_pb2
@@ -72,6 +82,8 @@ def apply_task_scheduled(state: RunState, event: event_pb2.RunEvent) -> None:
     activation = task.activation
     if task.edge_id:
         activation.conditions[task.edge_id] = None
+    elif task.poll or activation.program is not None:
+        _schedule_for_program(activation, task, fact)
     else:
         _make_room(activation, task.turn, task.index)
         activation.call_ids[task.index] = task.call_id
@@ -81,23 +93,65 @@ def apply_task_scheduled(state: RunState, event: event_pb2.RunEvent) -> None:
             task.held = True
             activation.held.append(task)
     activation.outstanding += 1
+    if activation.parent is not None:
+        _count(activation.parent, 1)
     state.tasks[task.id] = task
+    if task.status is TaskStatus.SLEEPING:
+        state.sleeping += 1
     if fact.HasField("assignment"):
         _assign(task, fact.assignment, now)
     arm(state, task)
 
 
+def _schedule_for_program(
+    activation: Activation, task: Task, fact: event_pb2.TaskScheduled
+) -> None:
+    if task.poll:
+        if activation.program is None:
+            activation.program = StepProgram()
+        activation.program.poll()
+        activation.turn = task.turn
+        return
+    assert activation.program is not None
+    activation.program.started = task.index + 1
+    if fact.tools_digest:
+        activation.tools_digest = fact.tools_digest
+
+
+def _count(activation: Activation | None, tasks: int) -> None:
+    """Count tasks that became outstanding, or ended, at an activation and at all that it was spawned by."""
+    while activation is not None:
+        activation.outstanding += tasks
+        activation = activation.parent
+
+
 def _replayed_task(state: RunState, fact: event_pb2.TaskScheduled, now: Instant) -> Task:
     activation, middle, last = _locate(state, fact.task_id)
-    key = requirement_key(fact.requirement)
+    key = SLEEP_KEY if fact.HasField("due_time") else requirement_key(fact.requirement)
     task = new_task(state, activation, task_id=fact.task_id, now=now, key=key)
     task.label = fact.label
     task.call_id = fact.call_id
     if middle == "c":
         task.edge_id = last
-    else:
-        task.turn, task.index = int(middle[1:]), int(last[1:])
+        return task
+    task.turn = int(middle[1:])
+    if last == "poll":
+        mark_poll(task)
+        return task
+    task.index = int(last[1:])
+    if fact.HasField("due_time"):
+        mark_sleep(task, from_timestamp(fact.due_time))
+    elif activation.program is not None:
+        _set_apart(activation.program, task)
     return task
+
+
+def _set_apart(program: StepProgram, task: Task) -> None:
+    """Give a task what its effect says of itself."""
+    effect = program.open[task.turn, task.index].effect
+    if effect.HasField("options"):
+        apply_options(task, effect.options)
+    task.streaming = effect.llm.request.streaming
 
 
 def _assign(task: Task, assignment: task_pb2.TaskAssignment, now: Instant) -> None:
@@ -128,6 +182,11 @@ def apply_task_unclaimed(state: RunState, event: event_pb2.RunEvent) -> None:
 def apply_task_completed(state: RunState, event: event_pb2.RunEvent) -> None:
     """The task has its result."""
     fact = event.task_completed
+    if fact.attempt == 0 and fact.task_id in state.tasks:
+        # A sleep is over: nobody worked, and there is no result.
+        state.sleeping -= 1
+        _end(state, state.tasks[fact.task_id], fact.result)
+        return
     if fact.attempt == 0:
         activation, middle, last = _locate(state, fact.task_id)
         index = int(last[1:])
@@ -152,6 +211,8 @@ def apply_task_failed(state: RunState, event: event_pb2.RunEvent) -> None:
     fact = event.task_failed
     state.tokens.add(fact.usage)
     task = state.tasks[fact.task_id]
+    if task.poll:
+        _forget_holder(task)
     if fact.HasField("retry_time"):
         task.status = TaskStatus.BACKOFF
         task.tries = fact.tries
@@ -169,6 +230,8 @@ def apply_task_lost(state: RunState, event: event_pb2.RunEvent) -> None:
     """An attempt ended without having been a try; the task waits for an executor."""
     task = state.tasks[event.task_lost.task_id]
     task.losses += 1
+    if task.poll:
+        _forget_holder(task)
     task.status = TaskStatus.QUEUED
     task.queued_at = state.updated_at
     arm(state, task)
@@ -179,13 +242,24 @@ def apply_task_cancelled(state: RunState, event: event_pb2.RunEvent) -> None:
     fact = event.task_cancelled
     state.tokens.add(fact.usage)
     task = state.tasks.pop(fact.task_id)
-    task.activation.outstanding -= 1
+    if task.status is TaskStatus.SLEEPING:
+        state.sleeping -= 1
+    _count(task.activation, -1)
+
+
+def _forget_holder(task: Task) -> None:
+    """Whoever had the attempt of a poll may have forgotten the turns before."""
+    task.prefers = ""
+    if task.activation.program is not None:
+        task.activation.program.forget_holder()
 
 
 def _end(state: RunState, task: Task, result: Result) -> None:
     del state.tasks[task.id]
     activation = task.activation
     activation.outstanding -= 1
+    if activation.parent is not None:
+        _count(activation.parent, -1)
     if activation.held:
         # What is held back never ends before what holds it back: both were scheduled at once, with the same limits.
         released = activation.held.popleft()
@@ -194,8 +268,25 @@ def _end(state: RunState, task: Task, result: Result) -> None:
         released.queued_at = state.updated_at
         arm(state, released)
     if not task.edge_id:
-        activation.results[task.index] = result
+        if activation.program is not None:
+            _end_for_program(state, activation.program, task, result)
+        else:
+            activation.results[task.index] = result
     elif isinstance(result, failure_pb2.Failure):
         activation.conditions[task.edge_id] = result
     else:
         activation.conditions[task.edge_id] = result.condition.holds
+
+
+def _end_for_program(state: RunState, program: StepProgram, task: Task, result: Result) -> None:
+    if not task.poll:
+        program.end(task.turn, task.index, task.label, result)
+    elif isinstance(result, failure_pb2.Failure):
+        program.polling = False
+        program.failure = result
+    else:
+        activation, reply = task.activation, result.step
+        if reply.HasField("update"):
+            activation.carried, activation.delta = updated(state, activation, reply.update)
+        program.instance, program.holds = task.instance, reply.holds_turns
+        program.answer(reply, state.updated_at, len(activation.delta.messages))

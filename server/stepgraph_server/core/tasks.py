@@ -20,12 +20,10 @@ from stepgraph_server.core.instants import (
     seconds_text,
     to_timestamp,
 )
-from stepgraph_server.core.requirements import both_selectors, requirement_message
-from stepgraph_server.core.state import Activation, RunState, Task, TaskStatus, ToolSet
+from stepgraph_server.core.state import Activation, RunState, Task, TaskStatus
 
 if TYPE_CHECKING:
     from stepgraph.v1 import llm_pb2
-    from stepgraph_server.core.actions.step import Effect
     from stepgraph_server.core.inputs import AttemptRef, AttemptsLost
     from stepgraph_server.core.turn import Turn
 
@@ -36,112 +34,6 @@ NEVER: Final = MAX_INSTANT + 1
 DUE_PREFIX: Final = "task:"
 
 
-# Scheduling
-
-
-def schedule(turn: Turn, activation: Activation, effect: Effect, number: int, index: int) -> None:
-    """Record a task for effect `index` of the activation's turn `number`, with its first assignment if there is room."""
-    task_id = f"{activation.id}/t{number}/e{index}"
-    task = new_task(turn.state, activation, task_id=task_id, now=turn.now, key=effect.key)
-    task.turn = number
-    task.index = index
-    task.label = effect.label
-    task.call_id = effect.call_id
-    task.prepared = effect.prepared
-    tools_digest = "" if effect.tools is None else _record_tools(turn, effect.tools)
-    event = turn.next_event()
-    fact = event.task_scheduled
-    fact.task_id = task_id
-    fact.label = effect.label
-    if effect.call_id:
-        fact.call_id = effect.call_id
-    if effect.message_count:
-        fact.message_count = effect.message_count
-    if effect.prompt_digest:
-        fact.prompt_digest = effect.prompt_digest
-    if tools_digest:
-        fact.tools_digest = tools_digest
-    _record(turn, task, event, hold=activation.node.max_concurrency > 0 and is_held(activation))
-
-
-def schedule_condition(turn: Turn, activation: Activation, edge_id: str, name: str) -> None:
-    """Record a task that decides the custom condition of an edge."""
-    task = new_task(
-        turn.state,
-        activation,
-        task_id=f"{activation.id}/c/{edge_id}",
-        now=turn.now,
-        key=("condition", name),
-    )
-    task.edge_id = edge_id
-    task.label = f"condition {name}"
-    event = turn.next_event()
-    event.task_scheduled.task_id = task.id
-    event.task_scheduled.label = task.label
-    _record(turn, task, event, hold=False)
-
-
-def new_task(
-    state: RunState, activation: Activation, *, task_id: str, now: Instant, key: tuple[str, ...]
-) -> Task:
-    """Build a task that waits, with what its node says of tries, limits and executors."""
-    node = activation.node
-    selector = both_selectors(state.selector, node.selector) if node.selector else state.selector
-    # Only a model call shows progress, not a condition of the same node.
-    streaming = node.streams and key[0] == "llm"
-    requirement = requirement_message(key)
-    return Task(
-        task_id,
-        activation,
-        key,
-        requirement,
-        selector,
-        node.retry,
-        node.limits,
-        streaming,
-        now,
-        now,
-    )
-
-
-def _record(turn: Turn, task: Task, event: event_pb2.RunEvent, *, hold: bool) -> None:
-    fact = event.task_scheduled
-    fact.requirement.CopyFrom(task.requirement)
-    placement = None if hold else turn.world.place(task)
-    if placement is not None:
-        assignment = fact.assignment
-        assignment.attempt = 1
-        assignment.executor_id = placement.executor_id
-        assignment.instance = placement.instance
-    turn.state.drafts[task.id] = task
-    turn.record(event)
-    if placement is not None:
-        _send(turn, task)
-    elif not hold:
-        _wait_for_room(turn, task)
-
-
-def _record_tools(turn: Turn, tools: ToolSet) -> str:
-    """Record a set of tools that this run has not offered yet; return its digest."""
-    if tools.digest not in turn.state.tool_sets:
-        turn.emit(
-            "tools_offered",
-            event_pb2.ToolsOffered(
-                digest=tools.digest,
-                tools=tools.definitions,
-                tool_digests=[
-                    tools.offered[definition.name].digest for definition in tools.definitions
-                ],
-            ),
-        )
-    return tools.digest
-
-
-def is_held(activation: Activation) -> bool:
-    """Whether one more task of the activation's turn has to wait until others have ended."""
-    return 0 < activation.node.max_concurrency <= activation.outstanding
-
-
 # Assigning
 
 
@@ -149,7 +41,7 @@ def assign(turn: Turn, task: Task) -> None:
     """Hand a waiting task to an executor that has room, or let it wait."""
     placement = turn.world.place(task)
     if placement is None:
-        _wait_for_room(turn, task)
+        wait_for_room(turn, task)
         return
     turn.emit(
         "task_assigned",
@@ -162,14 +54,16 @@ def assign(turn: Turn, task: Task) -> None:
             ),
         ),
     )
-    _send(turn, task)
+    send(turn, task)
 
 
-def _send(turn: Turn, task: Task) -> None:
+def send(turn: Turn, task: Task) -> None:
+    """Want an attempt sent that is assigned."""
     turn.command(Send(task, task.attempt, task.executor_id, task.instance))
 
 
-def _wait_for_room(turn: Turn, task: Task) -> None:
+def wait_for_room(turn: Turn, task: Task) -> None:
+    """Let a task wait for an executor, and say so if nobody who is connected could take it."""
     task.waits = True
     turn.command(Enqueue(task=task))
     if task.unclaimed or turn.world.capable(task):
@@ -187,6 +81,30 @@ def _wait_for_room(turn: Turn, task: Task) -> None:
 
 
 # How tasks end
+
+
+def cancel_within(turn: Turn, activation: Activation, reason: str) -> None:
+    """End everything that is outstanding of an activation, and of what it spawned; executors are told to stop."""
+    if not activation.outstanding:
+        return
+    for task in list(turn.state.tasks.values()):
+        if not is_within(task.activation, activation):
+            continue
+        if task.status is TaskStatus.ASSIGNED:
+            _stop_attempt(turn, task, reason)
+        attempt = task.attempt if task.status is TaskStatus.ASSIGNED else 0
+        end_cancelled(
+            turn, task, event_pb2.TaskCancelled(task_id=task.id, attempt=attempt, reason=reason)
+        )
+
+
+def is_within(activation: Activation | None, outer: Activation) -> bool:
+    """Whether an activation is another one, or was spawned by it, however deep."""
+    while activation is not None:
+        if activation is outer:
+            return True
+        activation = activation.parent
+    return False
 
 
 def end_cancelled(turn: Turn, task: Task, fact: event_pb2.TaskCancelled) -> None:
@@ -232,6 +150,13 @@ def fail_attempt(  # what is known of a failed attempt; all but the first three 
         turn.record(event)
     else:
         end(turn, task, event)
+
+
+def wake(turn: Turn, task: Task) -> None:
+    """Record that a sleep is over."""
+    event = turn.next_event()
+    event.task_completed.task_id = task.id
+    end(turn, task, event)
 
 
 def end(turn: Turn, task: Task, event: event_pb2.RunEvent) -> None:
@@ -307,7 +232,7 @@ def _wants_executor(turn: Turn, task: Task) -> bool:
         case TaskStatus.BACKOFF:
             assert task.retry_at is not None
             return turn.now >= task.retry_at
-        case TaskStatus.ASSIGNED:
+        case TaskStatus.ASSIGNED | TaskStatus.SLEEPING:
             return False
 
 
@@ -345,6 +270,9 @@ def due_at(task: Task) -> Instant | None:
     elif task.status is TaskStatus.BACKOFF:
         assert task.retry_at is not None
         at = min(at, task.retry_at)
+    elif task.status is TaskStatus.SLEEPING:
+        assert task.wakes_at is not None
+        at = task.wakes_at
     return None if at == NEVER else Instant(at)
 
 
@@ -369,6 +297,10 @@ def on_due(turn: Turn, task: Task) -> None:
         _over(turn, task, "TOTAL_LIMIT", limits.total, "the whole task", for_good=True)
     elif task.status is TaskStatus.ASSIGNED:
         _attempt_due(turn, task)
+    elif task.status is TaskStatus.SLEEPING:
+        assert task.wakes_at is not None
+        if now >= task.wakes_at:
+            wake(turn, task)
     elif limits.queue and not task.held and now >= task.queued_at + limits.queue:
         _over(turn, task, "QUEUE_LIMIT", limits.queue, "waiting for an executor", for_good=True)
     elif task.status is TaskStatus.BACKOFF and not task.waits and _wants_executor(turn, task):

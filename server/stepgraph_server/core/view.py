@@ -7,6 +7,7 @@ never a copy. Conditions, expressions and templates read views and nothing else.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from stepgraph_server.core import json_text
@@ -273,6 +274,7 @@ def settle(state: RunState, activation: Activation, done: Done) -> tuple[Carried
         decision,
         tools_digest,
         carried.paradigm if done.paradigm is None else done.paradigm,
+        done.handed,
     )
     writes = done.writes
     if node.output_variable and done.value is not None:
@@ -286,6 +288,31 @@ def settle(state: RunState, activation: Activation, done: Done) -> tuple[Carried
         for name, value in writes:
             write(state, delta, name, value)
     return after, delta
+
+
+def updated(
+    state: RunState, activation: Activation, update: state_pb2.StateUpdate
+) -> tuple[Carried, Delta]:
+    """Return what an activation's carried part and delta are after an update of a step program. Changes nothing.
+
+    Raises ReducerError if a write does not fit its variable's reducer.
+    """
+    carried, delta = activation.carried, activation.delta
+    if update.HasField("decision"):
+        decided = {"decision": update.decision, "tools_digest": activation.tools_digest}
+        carried = replace(carried, **decided)  # type: ignore[arg-type]  # as in `carry`
+    if update.HasField("paradigm"):
+        carried = replace(carried, paradigm=update.paradigm)
+    changed = Delta([*delta.writes], dict(delta.overlay), [*delta.messages], delta.terminate)
+    # By name: a map has no order, and the same update must always give the same writes.
+    for name in sorted(update.variables):
+        write(state, changed, name, update.variables[name])
+    for name in update.delete_variables:
+        write(state, changed, name, None)
+    if not activation.node.append_none:
+        changed.messages.extend(update.messages)
+    changed.terminate = changed.terminate or update.should_terminate
+    return carried, changed
 
 
 def write(state: RunState, delta: Delta, name: str, value: value_pb2.Value | None) -> None:

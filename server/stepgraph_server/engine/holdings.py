@@ -36,7 +36,7 @@ class Holdings:
 
     def reserve(self, key: RunKey, task: Task) -> Seat | None:
         """Take a slot for the next attempt of a task; None if no executor has room."""
-        seat = self._registry.reserve(key.namespace, task.key, task.selector)
+        seat = self._registry.reserve(key.namespace, task.key, task.selector, task.prefers)
         if seat is not None:
             slots = self._slots.get(seat)
             if slots is None:

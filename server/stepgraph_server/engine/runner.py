@@ -21,7 +21,7 @@ from stepgraph.v1 import run_pb2
 from stepgraph_server.core.errors import Quarantined, Refused, StepgraphError
 from stepgraph_server.core.inputs import Decision, GoOn, Look, Outcomes, TimePassed
 from stepgraph_server.core.outcomes import STALE
-from stepgraph_server.core.run import decide, next_due
+from stepgraph_server.core.run import decide, next_due, only_sleeps
 from stepgraph_server.engine.encoding import encode_append
 from stepgraph_server.engine.folding import QUARANTINED_BEFORE, Folder
 from stepgraph_server.engine.live import Delivery, FutureReply, LiveRun, Pending
@@ -383,7 +383,7 @@ class Runner:
         if state.final:
             self._remove(run)
             self._acts.over(run.key)
-        elif state.status == run_pb2.RUN_STATUS_SUSPENDED:
+        elif state.status == run_pb2.RUN_STATUS_SUSPENDED or only_sleeps(state):
             self._remove(run)
             due = next_due(state)
             if due is not None:

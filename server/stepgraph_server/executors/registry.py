@@ -223,9 +223,12 @@ class Registry:
 
     # ---- placing tasks ---------------------------------------------------------------------------
 
-    def reserve(self, namespace: str, key: RequirementKey, selector: Selector) -> Seat | None:
+    def reserve(
+        self, namespace: str, key: RequirementKey, selector: Selector, prefers: str = ""
+    ) -> Seat | None:
         """Take a slot of the least loaded seat that meets a requirement, or return None if none has room.
 
+        A seat of the instance `prefers` goes before the others if it has room.
         A slot is given back with `release` at the same seat, once: when its attempt has reported, or was not sent.
         """
         space = self._namespaces.get(namespace)
@@ -235,16 +238,17 @@ class Registry:
         if candidates is None:
             candidates = self._find(space, key, selector)
         # The list is kept in the order of last use, so the first of two equally loaded seats has waited longer.
-        best: Seat | None = None
-        least = 1.0
-        for compared, seat in enumerate(candidates):
-            if seat.load < least:
-                best = seat
-                least = seat.load
-                if least == 0.0:
+        best = _preferred(candidates, prefers) if prefers else None
+        if best is None:
+            least = 1.0
+            for compared, seat in enumerate(candidates):
+                if seat.load < least:
+                    best = seat
+                    least = seat.load
+                    if least == 0.0:
+                        break
+                if best is not None and compared >= MAX_COMPARED:
                     break
-            if best is not None and compared >= MAX_COMPARED:
-                break
         if best is None:
             return None
         if len(candidates) > 1:
@@ -430,3 +434,11 @@ def _describe(seat: Seat, *, connected: bool) -> executor_service_pb2.Executor:
         connected=connected,
         client_name=seat.client_name,
     )
+
+
+def _preferred(candidates: list[Seat], instance: str) -> Seat | None:
+    """Return a seat of this instance that has room."""
+    for seat in candidates:
+        if seat.instance == instance and seat.load < NO_ROOM:
+            return seat
+    return None

@@ -15,6 +15,7 @@ from stepgraph_server.core.actions import (
     human_approval,
     llm_infer,
     run_requested_tools,
+    sleep,
     switch_paradigm,
     tool_call,
 )
@@ -38,6 +39,8 @@ DERIVED: Final = frozenset(
         "human_approval",
         "switch_paradigm",
         "run_requested_tools",
+        "sleep",
+        "step",
     }
 )
 
@@ -50,6 +53,7 @@ _PROGRAMS: Final[Mapping[str, Callable[[Poll], Step]]] = {
     "switch_paradigm": switch_paradigm.poll,
     "run_requested_tools": run_requested_tools.poll,
     "assign": assign.poll,
+    "sleep": sleep.poll,
 }
 
 

@@ -24,6 +24,10 @@ class ReadyInput:
         return self.data
 
 
+#: Of a sleep: nobody gets it.
+NO_INPUT = ReadyInput(b"")
+
+
 def tool_input(name: str, args: str, call_id: str) -> ReadyInput:
     """Return the input of a tool call."""
     message = task_pb2.TaskInput()

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from stepgraph_server.core.done import Done
+from stepgraph_server.core.policies import NO_LIMIT
 
 if TYPE_CHECKING:
-    from stepgraph.v1 import failure_pb2, task_pb2
+    from stepgraph.v1 import failure_pb2, task_pb2, transition_pb2
     from stepgraph_server.core.inputs import World
+    from stepgraph_server.core.instants import Instant, Span
     from stepgraph_server.core.state import Activation, RunState, ToolSet
     from stepgraph_server.core.view import View
 
@@ -45,6 +47,10 @@ class Effect:
     tools: ToolSet | None = None
     #: It uses tokens, so it does not start without a budget.
     spends_tokens: bool = False
+    #: It shows progress, so it has an idle limit; None if the node says that.
+    streaming: bool | None = None
+    #: Tries, limits and labels of its own; None if the node's are.
+    options: transition_pb2.EffectOptions | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +62,20 @@ class Answered:
     result: task_pb2.TaskResult
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Time that has to pass: until a point in time, or for a span from when it begins."""
+
+    label: str
+    until: Instant | None = None
+    span: Span = NO_LIMIT
+
+
 @dataclass(slots=True)
 class Await:
     """Run effects; poll again when all have ended."""
 
-    effects: tuple[Effect | Answered, ...]
+    effects: tuple[Effect | Answered | Pause, ...]
     #: How many at once; 0 means all.
     max_concurrency: int = 0
 
@@ -92,4 +107,15 @@ class Poll:
     """What is on offer now; None when a turn is folded again, where everything needed was recorded."""
 
 
-__all__ = ["Answered", "Await", "Done", "Effect", "Fail", "Poll", "Prepared", "Result", "Step"]
+__all__ = [
+    "Answered",
+    "Await",
+    "Done",
+    "Effect",
+    "Fail",
+    "Pause",
+    "Poll",
+    "Prepared",
+    "Result",
+    "Step",
+]

@@ -22,17 +22,13 @@ GRAPH_FIELDS: Final = (
 )
 #: Fields of GraphNode, with dots into what they hold.
 NODE_FIELDS: Final = (
-    "action.step",
     "action.map",
     "action.subgraph",
-    "action.sleep",
     "action.wait_signal",
     "answers",
     "interrupt_options.deadline",
     "interrupt_options.default_answer",
 )
-#: Fields of GraphEdge.
-EDGE_FIELDS: Final = ("handoff",)
 
 
 def check_support(report: Report, outline: Outline) -> None:
@@ -45,10 +41,6 @@ def check_support(report: Report, outline: Outline) -> None:
         for field in NODE_FIELDS:
             if _is_set(node, field):
                 _refuse(report, f"{outline.node_path(number)}.{field}")
-    for number, edge in enumerate(definition.edges):
-        for field in EDGE_FIELDS:
-            if _is_set(edge, field):
-                _refuse(report, f"{outline.edge_path(number)}.{field}")
 
 
 def _is_set(message: Message, path: str) -> bool:

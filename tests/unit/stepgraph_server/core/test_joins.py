@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from stepgraph.v1 import event_pb2, failure_pb2
-from stepgraph_server.core.joins import bring_together, plan_next
+from stepgraph_server.core.joins import GotoConflict, bring_together, plan_next
 from stepgraph_server.core.state import Activation, Carried, RunState
 from tests.support.core_pieces import activation_of, compiled, state_of, text
 
@@ -65,7 +67,20 @@ def test_planning_changes_nothing() -> None:
 
 def test_the_last_source_gives_the_carried_part_and_the_first_error_stays() -> None:
     one, two = failure_pb2.Failure(code="ONE"), failure_pb2.Failure(code="TWO")
-    entries = [Carried(), Carried(last_error=one), Carried(last_error=two, paradigm="p")]
-    assert bring_together(entries) == Carried(last_error=one, paradigm="p")
-    assert bring_together([entries[0], Carried(paradigm="q")]) == Carried(paradigm="q")
-    assert bring_together([entries[0]]) is entries[0]
+    a, b = ("a", Carried()), ("b", Carried(last_error=one))
+    c = ("c", Carried(last_error=two, paradigm="p"))
+    assert bring_together("x", [a, b, c]) == Carried(last_error=one, paradigm="p")
+    assert bring_together("x", [a, ("b", Carried(paradigm="q"))]) == Carried(paradigm="q")
+    assert bring_together("x", [a]) is a[1]
+
+
+def test_what_a_goto_carries_is_the_input_whoever_else_arrives() -> None:
+    a, b = ("a", Carried(handed=text("x"))), ("b", Carried(paradigm="p"))
+    assert bring_together("n", [a, b]) == Carried(handed=text("x"), paradigm="p")
+    assert bring_together("n", [a, ("c", Carried(handed=text("x")))]).handed == text("x")
+
+
+def test_gotos_that_carry_different_things_are_named() -> None:
+    with pytest.raises(GotoConflict) as caught:
+        bring_together("n", [("a", Carried(handed=text("x"))), ("b", Carried(handed=text("y")))])
+    assert caught.value.failure.details == {"target": "n", "nodes": "a,b"}

@@ -16,7 +16,7 @@ from tests.support.hellos import agent, hello, received
 from tests.support.outlets import RecordingOutlet
 
 R1 = RunKey("default", "r1")
-TASK = SimpleNamespace(id="1/a/t0/e0", key=("agent", "worker"), selector=(), attempt=0)
+TASK = SimpleNamespace(id="1/a/t0/e0", key=("agent", "worker"), selector=(), prefers="", attempt=0)
 FULL_ID = "r1/1/a/t0/e0"
 
 

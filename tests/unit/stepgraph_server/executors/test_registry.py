@@ -92,6 +92,15 @@ class TestPlacing:
         assert Counter(house.place() for _ in range(5)) == {"large": 4, "small": 1}
         assert Counter(house.place() for _ in range(5)) == {"large": 4, "small": 1}
 
+    def test_a_preferred_instance_goes_first_while_it_has_room(self, house):
+        house.connect("idle", max_in_flight=8)
+        loaded = house.connect("loaded", max_in_flight=2, token=OTHER_TOKEN)
+        taken = [
+            house.registry.reserve("default", MODEL, (), loaded.instance).executor_id
+            for _ in range(3)
+        ]
+        assert taken == ["loaded", "loaded", "idle"]
+
     def test_equally_loaded_ones_take_turns(self, house):
         seats = [house.connect(f"w{index}") for index in range(3)]
         placed = []

@@ -14,10 +14,8 @@ APPROVAL: dict[str, object] = {"human_approval": {}}
 @pytest.mark.parametrize(
     ("node", "field"),
     [
-        ({"action": {"step": {"program": "p"}}}, "action.step"),
         ({"action": {"map": {"items": "[1]", "body": {"program": "p"}}}}, "action.map"),
         ({"action": {"subgraph": {"graph": {"reference": "g"}}}}, "action.subgraph"),
-        ({"action": {"sleep": {"duration": "1s"}}}, "action.sleep"),
         ({"action": {"wait_signal": {"name": "s"}}}, "action.wait_signal"),
         (
             {"action": APPROVAL, "interrupt_options": {"deadline": "1s"}},
@@ -42,17 +40,10 @@ def test_a_graph_that_asks_for_more_is_refused() -> None:
     }
 
 
-def test_a_handoff_is_refused() -> None:
-    nodes = {"a": {"action": {"step": {"program": "p"}}}, "b": {}}
-    found = problems(graph(nodes, [("a > b", {"handoff": True})]))
-    assert ("NOT_YET_SUPPORTED", "edges[0].handoff") in found
-
-
 def test_every_line_of_the_table_is_a_field_of_the_schema() -> None:
     tables = (
         (graph_pb2.StateGraph.DESCRIPTOR, support.GRAPH_FIELDS),
         (graph_pb2.GraphNode.DESCRIPTOR, support.NODE_FIELDS),
-        (graph_pb2.GraphEdge.DESCRIPTOR, support.EDGE_FIELDS),
     )
     for descriptor, paths in tables:
         for path in paths:

@@ -1,0 +1,48 @@
+"""What a task gets when it begins: of its node, and of its effect."""
+
+from __future__ import annotations
+
+from google.protobuf.json_format import ParseDict
+
+from stepgraph.v1 import transition_pb2
+from stepgraph_server.core.instants import SECOND
+from stepgraph_server.core.scheduling import apply_options, mark_sleep, new_task
+from stepgraph_server.core.state import Task, TaskStatus
+from stepgraph_server.core.tasks import due_at
+from tests.support.core_pieces import activation_of, compiled, state_of
+from tests.support.core_run import START
+
+GRAPH = compiled(
+    """
+nodes:
+  - {id: a, step: {program: p}, selector: {gpu: big}, retry: {max_tries: 7, factor: 3}, limits: {run: 5s}}
+"""
+)
+
+
+def _task(key: tuple[str, ...] = ("tool", "t", "")) -> Task:
+    state = state_of(GRAPH)
+    return new_task(state, activation_of(GRAPH, "a"), task_id="1/a/t0/e0", now=START, key=key)
+
+
+def test_an_effect_changes_what_it_names_and_leaves_the_rest_to_its_node() -> None:
+    task = _task()
+    tree = {"retry": {"max_tries": 1}, "limits": {"queue": "1s"}, "selector": {"zone": "east"}}
+    apply_options(task, ParseDict(tree, transition_pb2.EffectOptions()))
+    assert (task.retry.max_tries, task.retry.factor) == (1, 3)
+    assert (task.limits.queue, task.limits.run) == (SECOND, 5 * SECOND)
+    assert task.selector == (("gpu", "big"), ("zone", "east"))
+
+
+def test_empty_options_change_nothing() -> None:
+    task = _task()
+    before = (task.retry, task.limits, task.selector)
+    apply_options(task, transition_pb2.EffectOptions())
+    assert (task.retry, task.limits, task.selector) == before
+
+
+def test_a_sleep_is_due_at_its_end_and_has_no_other_limit() -> None:
+    task = _task(("sleep",))
+    mark_sleep(task, START + 99 * SECOND)
+    assert task.status is TaskStatus.SLEEPING
+    assert due_at(task) == START + 99 * SECOND
