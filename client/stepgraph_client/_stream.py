@@ -7,6 +7,7 @@ that is ready when the writer wakes up goes out at once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -80,6 +81,9 @@ class Stream:
             self._stop_watching()
             call.cancel()
             self._session.disconnected()
+            # Where calls are intercepted, as by instrumentation, whatever hands our frames on waits for the next one for ever.
+            with contextlib.suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
+                await call.done_writing()
 
     async def _read(self, call: Call) -> None:
         session, loop = self._session, self._loop

@@ -29,6 +29,7 @@ from stepgraph_server.api.gate import Gate
 from stepgraph_server.api.graph_service import GraphService
 from stepgraph_server.api.health import Health
 from stepgraph_server.api.interrupt_service import InterruptService
+from stepgraph_server.api.left_streams import close_left_streams, is_instrumented
 from stepgraph_server.api.listening import (
     Address,
     AddressInUse,
@@ -175,6 +176,8 @@ class ApiServer:
             AddressRefused: The address is none, is not allowed, or is in use.
         """
         wanted = refuse_address(self._settings)
+        if is_instrumented():
+            close_left_streams()
         self._register()
         try:
             port = self._server.add_insecure_port(str(wanted))

@@ -11,6 +11,7 @@ import threading
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from opentelemetry import context
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
@@ -23,6 +24,9 @@ from stepgraph_server.telemetry import names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextvars import Token
+
+    from opentelemetry.context import Context
 
     from stepgraph_server.telemetry.spans import EndedSpan, SpanEvent
 
@@ -80,15 +84,24 @@ _ours = _Ours()
 class quiet_exporter:  # noqa: N801  # reads as a statement
     """Inside, what OpenTelemetry's exporters log is dropped, of this thread only: those of others have their own logs."""
 
+    def __init__(self) -> None:
+        self._token: Token[Context] | None = None
+
     def __enter__(self) -> None:
         for name in _EXPORTER_LOGGERS:
             logger = logging.getLogger(name)
             if _not_ours not in logger.filters:
                 logger.addFilter(_not_ours)
         _ours.sending = True
+        # Where gRPC is instrumented, sending spans would make spans, for ever.
+        key = context._SUPPRESS_INSTRUMENTATION_KEY  # noqa: SLF001  # it has no public name
+        suppressed = context.set_value(key, True)  # noqa: FBT003
+        self._token = context.attach(suppressed)
 
     def __exit__(self, *_: object) -> None:
         _ours.sending = False
+        if self._token is not None:
+            context.detach(self._token)
 
 
 def _not_ours(_: logging.LogRecord) -> bool:

@@ -168,6 +168,9 @@ async def test_who_is_cancelled_just_as_the_stream_ends_is_cancelled():
         async def write(self, data):
             pass
 
+        async def done_writing(self):
+            pass
+
         def cancel(self):
             pass
 
