@@ -28,6 +28,7 @@ from stepgraph_server.engine.clock import SystemClock
 from stepgraph_server.engine.dispatcher import Dispatcher
 from stepgraph_server.engine.engine import Engine
 from stepgraph_server.engine.graph_cache import GraphCache
+from stepgraph_server.engine.recovery import Recovery
 from stepgraph_server.engine.run_history import RunHistory
 from stepgraph_server.engine.runner import Runner
 from stepgraph_server.engine.watch import Watcher, WatchHub
@@ -136,8 +137,8 @@ async def _answering(settings: Settings, parts: _Parts) -> AsyncIterator[Running
     async with parts.background as background:
         # Loading runs may take long when there are many. Readiness does not wait for it: their executors must come
         # back before their grace is over, and whatever is asked for is loaded first.
-        background.spawn(parts.engine.take_up(await parts.engine.recover()))
-        background.spawn(parts.engine.watch_graces())
+        background.spawn(parts.recovery.take_up(await parts.recovery.recover()))
+        background.spawn(parts.recovery.watch_graces())
         background.spawn(watch_lag(histogram=parts.telemetry.sources.loop_lag))
         background.spawn(_forget_requests(parts.store, parts.clock, settings.retention.request_ids))
         async with AsyncExitStack() as stack:
@@ -221,10 +222,16 @@ class _Parts:
             store=store,
             graphs=graphs,
             runner=self.runner,
+            clock=clock,
+            make_run_id=lambda: make_run_id(clock.now()),
+            max_start_bytes=settings.pages.max_response_bytes,
+        )
+        self.recovery = Recovery(
+            runs=store.runs,
+            runner=self.runner,
             dispatcher=self.dispatcher,
             registry=self.registry,
             clock=clock,
-            make_run_id=lambda: make_run_id(clock.now()),
         )
         self.sessions = ExecutorStreams(
             registry=self.registry,

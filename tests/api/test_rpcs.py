@@ -18,6 +18,7 @@ from stepgraph.v1.graph_service_pb2_grpc import GraphServiceStub
 from stepgraph.v1.interrupt_service_pb2_grpc import InterruptServiceStub
 from stepgraph.v1.run_service_pb2_grpc import RunServiceStub
 from stepgraph.v1.value_service_pb2_grpc import ValueServiceStub
+from stepgraph_server.api.registration import KINDS
 from stepgraph_server.storage.records import RunKey
 from tests.support.failures import failure_of
 from tests.support.graphs import graph
@@ -39,15 +40,7 @@ METHODS = {
     for method in service.methods
 }
 UNARY = {path: m for path, m in METHODS.items() if not m.client_streaming}
-UNSUPPORTED = {
-    "PauseRun",
-    "UnpauseRun",
-    "SignalRun",
-    "ForkRun",
-    "RetryRun",
-    "ExplainRun",
-    "DeleteRun",
-}
+UNSUPPORTED = {name.partition("/")[2] for name, kind in KINDS.items() if kind == "unsupported"}
 
 
 def call(channel, path, method, request):

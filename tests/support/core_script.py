@@ -145,6 +145,9 @@ class Script:
         if "time_limit" in given:
             at = after(self.run.now, reports.span(given["time_limit"]))
             started.time_limit_time.CopyFrom(to_timestamp(at))
+        if "delay" in given:
+            at = after(self.run.now, reports.span(given["delay"]))
+            started.delay_until_time.CopyFrom(to_timestamp(at))
         return self._happen(inputs.Start(started=started))
 
     def do_result(self, words: Words, body: Lines) -> Lines:
@@ -236,6 +239,14 @@ class Script:
     def do_cancel(self, words: Words, _: Lines) -> Lines:
         """Cancel the run."""
         return self._happen(inputs.Cancel(reason=" ".join(words)))
+
+    def do_pause(self, words: Words, _: Lines) -> Lines:
+        """Pause the run."""
+        return self._happen(inputs.Pause(reason=" ".join(words)))
+
+    def do_unpause(self, _: Words, __: Lines) -> Lines:
+        """Let a paused run go on."""
+        return self._happen(inputs.Unpause())
 
     def do_go_on(self, _: Words, __: Lines) -> Lines:
         """Go on after a yield."""

@@ -292,6 +292,10 @@ def _run_stopping(event: event_pb2.RunEvent, fact: event_pb2.RunStopping) -> str
     return f"{outcome} within {seconds_text(Span(grace))}, {failure_text(fact.failure)}"
 
 
+def _run_paused(_: event_pb2.RunEvent, fact: event_pb2.RunPaused) -> str:
+    return fact.reason
+
+
 def _run_completed(_: event_pb2.RunEvent, fact: event_pb2.RunCompleted) -> str:
     return _result_end(fact.result)
 

@@ -15,6 +15,7 @@ from stepgraph_server.engine.callers import Caller
 from stepgraph_server.engine.dispatcher import Dispatcher
 from stepgraph_server.engine.engine import Engine
 from stepgraph_server.engine.graph_cache import GraphCache
+from stepgraph_server.engine.recovery import Recovery
 from stepgraph_server.engine.runner import Runner
 from stepgraph_server.executors.catalogue import Catalogue
 from stepgraph_server.executors.port import split_task_id
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
 NAMESPACE = "default"
 LOST_GRACE = Span(30 * SECOND)
+
+
+#: What a run may begin with.
+MAX_START_BYTES = 64 * 1024
 
 
 class Published:
@@ -117,10 +122,16 @@ class Rig:
             store=store,
             graphs=self.graphs,
             runner=self.runner,
+            clock=self.clock,
+            make_run_id=self._make_run_id,
+            max_start_bytes=MAX_START_BYTES,
+        )
+        self.recovery = Recovery(
+            runs=store.runs,
+            runner=self.runner,
             dispatcher=self.dispatcher,
             registry=self.registry,
             clock=self.clock,
-            make_run_id=self._make_run_id,
         )
 
     def _make_run_id(self) -> str:
@@ -139,8 +150,8 @@ class Rig:
         """Run until it is left; then check that nothing happened that must never."""
         await self.store.start(self.runner.on_appended)
         async with asyncio.TaskGroup() as self._group:
-            self.spawn(self.engine.take_up(await self.engine.recover()))
-            self.spawn(self.engine.watch_graces())
+            self.spawn(self.recovery.take_up(await self.recovery.recover()))
+            self.spawn(self.recovery.watch_graces())
             try:
                 yield self
             finally:

@@ -20,6 +20,7 @@ from stepgraph.v1 import (
 )
 from stepgraph_server.api.server import ApiServer, Backends
 from stepgraph_server.core.errors import Quarantined, Refused
+from stepgraph_server.core.inputs import Cancel
 from stepgraph_server.core.instants import to_timestamp
 from stepgraph_server.core.policies import GraphDefaults
 from stepgraph_server.engine.clock import SystemClock
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from stepgraph.v1 import conversation_pb2, value_pb2
     from stepgraph_server.config import Settings
+    from stepgraph_server.core.inputs import Pause, Unpause
     from stepgraph_server.core.instants import Span
     from stepgraph_server.engine.callers import Caller, RequestKey
     from stepgraph_server.storage.records import Appended
@@ -79,6 +81,8 @@ class EngineStandIn:
         self.gate = asyncio.Event()
         self.gate.set()
         self.callers: list[Caller] = []
+        self.forks: list[run_service_pb2.ForkRunRequest | run_service_pb2.RetryRunRequest] = []
+        self.changes: list[Cancel | Pause | Unpause] = []
         self.answers: list[tuple[str, interrupt_pb2.InterruptAnswer, str]] = []
         self.inputs: dict[tuple[str, str, int], bytes] = {}
         self.states: dict[RunKey, StateStandIn] = {}
@@ -203,15 +207,50 @@ class EngineStandIn:
         assert record is not None
         return record.to_run()
 
-    async def cancel_run(
-        self, namespace: str, run_id: str, reason: str, request: RequestKey | None
+    async def fork_run(
+        self,
+        namespace: str,
+        request: run_service_pb2.ForkRunRequest,
+        caller: Caller,
+        key: RequestKey | None,
     ) -> run_pb2.Run:
-        """End a run."""
+        """Create a run that has an origin."""
+        return await self._fork(namespace, request)
+
+    async def retry_run(
+        self,
+        namespace: str,
+        request: run_service_pb2.RetryRunRequest,
+        caller: Caller,
+        key: RequestKey | None,
+    ) -> run_pb2.Run:
+        """Create a run that has an origin."""
+        return await self._fork(namespace, request)
+
+    async def _fork(
+        self,
+        namespace: str,
+        request: run_service_pb2.ForkRunRequest | run_service_pb2.RetryRunRequest,
+    ) -> run_pb2.Run:
+        self.forks.append(request)
+        await self.create(RunKey(namespace, request.new_run_id))
+        return run_pb2.Run(run_id=request.new_run_id)
+
+    async def change_run(
+        self,
+        namespace: str,
+        run_id: str,
+        change: Cancel | Pause | Unpause,
+        request: RequestKey | None,
+    ) -> run_pb2.Run:
+        """End a run if that is the change, and note every one."""
         await self.gate.wait()
+        self.changes.append(change)
         key = RunKey(namespace, run_id)
         if await self.store.runs.get(key) is None:
             raise Refused("RUN_NOT_FOUND", f"no {run_id}", metadata={"run_id": run_id})
-        await self.end(key, run_pb2.RUN_STATUS_CANCELLED)
+        if isinstance(change, Cancel):
+            await self.end(key, run_pb2.RUN_STATUS_CANCELLED)
         record = await self.store.runs.get(key)
         assert record is not None
         return record.to_run()

@@ -1332,27 +1332,91 @@ Global___RunStopping: _TypeAlias = RunStopping  # noqa: Y015
 
 @_typing.final
 class RunForked(_message.Message):
-    """What comes before was copied from another run."""
+    """What comes before was copied from another run. What was outstanding there is outstanding here, anew: tasks without attempts and
+    tries, questions under new ids (InterruptOpened follows). Tokens used so far don't count any more.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     RUN_ID_FIELD_NUMBER: _builtins.int
     ORIGIN_FIELD_NUMBER: _builtins.int
+    GRAPH_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    MAX_ITERATIONS_FIELD_NUMBER: _builtins.int
+    TOKEN_LIMIT_FIELD_NUMBER: _builtins.int
+    TIME_LIMIT_TIME_FIELD_NUMBER: _builtins.int
+    PATCH_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
+    TRACESTATE_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The new run."""
+    max_iterations: _builtins.int
+    """The most supersteps, those of the prefix included."""
+    token_limit: _builtins.int
+    """The most tokens from here on. 0 means no limit."""
+    traceparent: _builtins.str
+    """W3C trace context of the caller. Empty means none."""
+    tracestate: _builtins.str
+    """W3C trace state of the caller. Empty means none."""
     @_builtins.property
     def origin(self) -> _run_pb2.RunOrigin:
         """Where the prefix is from."""
+
+    @_builtins.property
+    def graph(self) -> _run_pb2.GraphVersion:
+        """The graph from here on. Absent means the same as before."""
+
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Labels, in place of those before."""
+
+    @_builtins.property
+    def time_limit_time(self) -> _timestamp_pb2.Timestamp:
+        """When it ends by its time limit. Absent means never."""
+
+    @_builtins.property
+    def patch(self) -> _state_pb2.StateUpdate:
+        """What was changed in the state. Absent means nothing. Variables are replaced, not reduced; the decision and the paradigm are those of
+        every live node.
+        """
 
     def __init__(
         self,
         *,
         run_id: _builtins.str = ...,
         origin: _run_pb2.RunOrigin | None = ...,
+        graph: _run_pb2.GraphVersion | None = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        max_iterations: _builtins.int = ...,
+        token_limit: _builtins.int = ...,
+        time_limit_time: _timestamp_pb2.Timestamp | None = ...,
+        patch: _state_pb2.StateUpdate | None = ...,
+        traceparent: _builtins.str = ...,
+        tracestate: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["origin", b"origin"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["graph", b"graph", "origin", b"origin", "patch", b"patch", "time_limit_time", b"time_limit_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["origin", b"origin", "run_id", b"run_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["graph", b"graph", "labels", b"labels", "max_iterations", b"max_iterations", "origin", b"origin", "patch", b"patch", "run_id", b"run_id", "time_limit_time", b"time_limit_time", "token_limit", b"token_limit", "traceparent", b"traceparent", "tracestate", b"tracestate"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

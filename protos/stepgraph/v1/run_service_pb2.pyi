@@ -1015,7 +1015,7 @@ class ForkRunRequest(_message.Message):
     run_id: _builtins.str
     """The run."""
     sequence: _builtins.int
-    """The last event to copy; it must end an append. 0 means the last one."""
+    """The last event to copy; it must end an append, and one that does not is refused with the nearest that do. 0 means the last one."""
     new_run_id: _builtins.str
     """The new run's id. Empty: the server makes one."""
     graph: _builtins.str

@@ -213,14 +213,18 @@ class RunServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ForkRun(self, request, context):
-        """Makes a new run from a run's prefix, on request with changes. FAILED_PRECONDITION GRAPH_MISMATCH, OUT_OF_RANGE SEQUENCE_OUT_OF_RANGE.
+        """Makes a new run from a run's prefix, on request with changes; the run stays as it is. Limits count anew: its supersteps from those of the
+        prefix, its tokens and its time from now. FAILED_PRECONDITION GRAPH_MISMATCH, FAILED_PRECONDITION RUN_ENDED: at that event it had ended or
+        was about to, so nothing would follow; fork from an earlier one. OUT_OF_RANGE SEQUENCE_OUT_OF_RANGE: there is no such event, or it does
+        not end an append. INVALID_ARGUMENT ANSWER_INVALID or INVALID_REQUEST: a change does not fit what is outstanding there.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RetryRun(self, request, context):
-        """Makes a new run that starts just before a FAILED run's failure; nothing that finished is repeated. FAILED_PRECONDITION RUN_NOT_ENDED.
+        """Makes a new run that starts just before a FAILED run's failure; nothing that finished is repeated, also not what finished while the run
+        was STOPPING. FAILED_PRECONDITION RUN_NOT_ENDED: it is not FAILED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

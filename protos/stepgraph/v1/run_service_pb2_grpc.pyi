@@ -57,9 +57,15 @@ class RunServiceStub:
     SignalRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.SignalRunRequest, _run_service_pb2.SignalRunResponse]
     """Sends a signal to a run's tree; it may come before anyone waits for it. FAILED_PRECONDITION RUN_ENDED, RESOURCE_EXHAUSTED LIMIT_EXCEEDED."""
     ForkRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ForkRunRequest, _run_service_pb2.ForkRunResponse]
-    """Makes a new run from a run's prefix, on request with changes. FAILED_PRECONDITION GRAPH_MISMATCH, OUT_OF_RANGE SEQUENCE_OUT_OF_RANGE."""
+    """Makes a new run from a run's prefix, on request with changes; the run stays as it is. Limits count anew: its supersteps from those of the
+    prefix, its tokens and its time from now. FAILED_PRECONDITION GRAPH_MISMATCH, FAILED_PRECONDITION RUN_ENDED: at that event it had ended or
+    was about to, so nothing would follow; fork from an earlier one. OUT_OF_RANGE SEQUENCE_OUT_OF_RANGE: there is no such event, or it does
+    not end an append. INVALID_ARGUMENT ANSWER_INVALID or INVALID_REQUEST: a change does not fit what is outstanding there.
+    """
     RetryRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.RetryRunRequest, _run_service_pb2.RetryRunResponse]
-    """Makes a new run that starts just before a FAILED run's failure; nothing that finished is repeated. FAILED_PRECONDITION RUN_NOT_ENDED."""
+    """Makes a new run that starts just before a FAILED run's failure; nothing that finished is repeated, also not what finished while the run
+    was STOPPING. FAILED_PRECONDITION RUN_NOT_ENDED: it is not FAILED.
+    """
     ExplainRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ExplainRunRequest, _run_service_pb2.ExplainRunResponse]
     """Says what a run waits for."""
     DeleteRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.DeleteRunRequest, _run_service_pb2.DeleteRunResponse]
@@ -180,7 +186,11 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _run_service_pb2.ForkRunRequest,
         context: _aio.ServicerContext[_run_service_pb2.ForkRunRequest, _abc.Awaitable[_run_service_pb2.ForkRunResponse]],
     ) -> _abc.Awaitable[_run_service_pb2.ForkRunResponse]:
-        """Makes a new run from a run's prefix, on request with changes. FAILED_PRECONDITION GRAPH_MISMATCH, OUT_OF_RANGE SEQUENCE_OUT_OF_RANGE."""
+        """Makes a new run from a run's prefix, on request with changes; the run stays as it is. Limits count anew: its supersteps from those of the
+        prefix, its tokens and its time from now. FAILED_PRECONDITION GRAPH_MISMATCH, FAILED_PRECONDITION RUN_ENDED: at that event it had ended or
+        was about to, so nothing would follow; fork from an earlier one. OUT_OF_RANGE SEQUENCE_OUT_OF_RANGE: there is no such event, or it does
+        not end an append. INVALID_ARGUMENT ANSWER_INVALID or INVALID_REQUEST: a change does not fit what is outstanding there.
+        """
 
     @_abc_1.abstractmethod
     def RetryRun(
@@ -188,7 +198,9 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _run_service_pb2.RetryRunRequest,
         context: _aio.ServicerContext[_run_service_pb2.RetryRunRequest, _abc.Awaitable[_run_service_pb2.RetryRunResponse]],
     ) -> _abc.Awaitable[_run_service_pb2.RetryRunResponse]:
-        """Makes a new run that starts just before a FAILED run's failure; nothing that finished is repeated. FAILED_PRECONDITION RUN_NOT_ENDED."""
+        """Makes a new run that starts just before a FAILED run's failure; nothing that finished is repeated, also not what finished while the run
+        was STOPPING. FAILED_PRECONDITION RUN_NOT_ENDED: it is not FAILED.
+        """
 
     @_abc_1.abstractmethod
     def ExplainRun(

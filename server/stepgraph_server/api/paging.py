@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-    from stepgraph_server.api.requests import Namespaced
+    from stepgraph_server.api.fields import Namespaced
     from stepgraph_server.config import PageSettings
 
 Position: TypeAlias = tuple["str | int", ...]

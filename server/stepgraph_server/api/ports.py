@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         state_pb2,
         value_pb2,
     )
+    from stepgraph_server.core.inputs import Cancel, Pause, Unpause
     from stepgraph_server.core.instants import Span
     from stepgraph_server.engine.callers import Caller, RequestKey
     from stepgraph_server.storage.runs import RunQuery
@@ -122,10 +123,34 @@ class Engine(Protocol):
         """
         ...
 
-    async def cancel_run(
-        self, namespace: str, run_id: str, reason: str, request: RequestKey | None
+    async def fork_run(
+        self,
+        namespace: str,
+        request: run_service_pb2.ForkRunRequest,
+        caller: Caller,
+        key: RequestKey | None,
     ) -> run_pb2.Run:
-        """Stop a run, and return it once it is durable that it stops."""
+        """Create a run from the prefix of another, and return it once it is durable."""
+        ...
+
+    async def retry_run(
+        self,
+        namespace: str,
+        request: run_service_pb2.RetryRunRequest,
+        caller: Caller,
+        key: RequestKey | None,
+    ) -> run_pb2.Run:
+        """Create a run that starts just before the failure of another, and return it once it is durable."""
+        ...
+
+    async def change_run(
+        self,
+        namespace: str,
+        run_id: str,
+        change: Cancel | Pause | Unpause,
+        request: RequestKey | None,
+    ) -> run_pb2.Run:
+        """Stop a run, pause it, or let it go on; return it once that is durable."""
         ...
 
     async def answer(

@@ -13,6 +13,7 @@ from stepgraph_server.api.requests import namespace_of
 from stepgraph_server.api.splicing import spliced
 from stepgraph_server.api.state_pages import state_page
 from stepgraph_server.core.errors import Refused
+from stepgraph_server.core.inputs import Cancel, Pause, Unpause
 from stepgraph_server.core.instants import Instant, from_timestamp
 from stepgraph_server.storage.graphs import GraphReference
 from stepgraph_server.storage.records import RunKey
@@ -163,13 +164,55 @@ class RunService:
         self, request: run_service_pb2.CancelRunRequest, context: Context
     ) -> run_service_pb2.CancelRunResponse:
         """Stop a run."""
-        run = await self._engine.cancel_run(
+        run = await self._engine.change_run(
             namespace_of(request),
             request.run_id,
-            request.reason,
+            Cancel(reason=request.reason),
             request_key("CancelRun", request),
         )
         return run_service_pb2.CancelRunResponse(run=run)
+
+    async def PauseRun(
+        self, request: run_service_pb2.PauseRunRequest, context: Context
+    ) -> run_service_pb2.PauseRunResponse:
+        """Keep anything new of a run from starting."""
+        run = await self._engine.change_run(
+            namespace_of(request),
+            request.run_id,
+            Pause(reason=request.reason),
+            request_key("PauseRun", request),
+        )
+        return run_service_pb2.PauseRunResponse(run=run)
+
+    async def UnpauseRun(
+        self, request: run_service_pb2.UnpauseRunRequest, context: Context
+    ) -> run_service_pb2.UnpauseRunResponse:
+        """Let a paused run go on."""
+        run = await self._engine.change_run(
+            namespace_of(request),
+            request.run_id,
+            Unpause(),
+            request_key("UnpauseRun", request),
+        )
+        return run_service_pb2.UnpauseRunResponse(run=run)
+
+    async def ForkRun(
+        self, request: run_service_pb2.ForkRunRequest, context: Context
+    ) -> run_service_pb2.ForkRunResponse:
+        """Make a new run from a run's prefix."""
+        namespace = namespace_of(request)
+        await refuse_missing_values(request, namespace, self._values)
+        key = request_key("ForkRun", request)
+        run = await self._engine.fork_run(namespace, request, caller_of(context), key)
+        return run_service_pb2.ForkRunResponse(run=run)
+
+    async def RetryRun(
+        self, request: run_service_pb2.RetryRunRequest, context: Context
+    ) -> run_service_pb2.RetryRunResponse:
+        """Make a new run that starts just before a run's failure."""
+        key = request_key("RetryRun", request)
+        run = await self._engine.retry_run(namespace_of(request), request, caller_of(context), key)
+        return run_service_pb2.RetryRunResponse(run=run)
 
     async def _start(
         self, request: run_service_pb2.StartRunRequest, context: Context

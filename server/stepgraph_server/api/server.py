@@ -25,6 +25,7 @@ from stepgraph.v1 import (
 from stepgraph_server.api.changes import Changes
 from stepgraph_server.api.errors import StatusMaker
 from stepgraph_server.api.executor_service import ExecutorService
+from stepgraph_server.api.fields import RequestLimits
 from stepgraph_server.api.gate import Gate
 from stepgraph_server.api.graph_service import GraphService
 from stepgraph_server.api.health import Health
@@ -38,7 +39,7 @@ from stepgraph_server.api.listening import (
     refuse_unless_allowed,
 )
 from stepgraph_server.api.registration import Registration
-from stepgraph_server.api.requests import RequestChecker, RequestLimits
+from stepgraph_server.api.requests import RequestChecker
 from stepgraph_server.api.run_service import RunService
 from stepgraph_server.api.value_service import ValueService
 from stepgraph_server.core.instants import SECOND

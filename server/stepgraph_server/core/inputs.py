@@ -14,7 +14,14 @@ from stepgraph_server.core.instants import SECOND, Span
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stepgraph.v1 import event_pb2, executor_service_pb2, interrupt_pb2, llm_pb2
+    from stepgraph.v1 import (
+        event_pb2,
+        executor_service_pb2,
+        interrupt_pb2,
+        llm_pb2,
+        task_pb2,
+    )
+    from stepgraph_server.core.graph import CompiledGraph
     from stepgraph_server.core.state import Task
 
 Selector: TypeAlias = tuple[tuple[str, str], ...]
@@ -92,6 +99,20 @@ class Start:
     started: event_pb2.RunStarted
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fork:
+    """The run begins with the prefix of another, which the state at hand is made of."""
+
+    forked: event_pb2.RunForked
+    #: The graph from here on; None: the same as before.
+    graph: CompiledGraph | None = None
+    #: Answers to questions that were open there, by the activation that asks.
+    answers: tuple[tuple[str, interrupt_pb2.InterruptAnswer], ...] = ()
+    #: Results of tasks that were outstanding there.
+    results: tuple[tuple[str, task_pb2.TaskResult], ...] = ()
+    answered_by: str = ""
+
+
 @dataclass(slots=True, kw_only=True)
 class Outcomes:
     """An executor reports how attempts ended; all of one frame that concern the run.
@@ -154,6 +175,18 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Somebody wants nothing of the run to start for now."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpause:
+    """Somebody wants the run to go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GoOn:
     """A decision yielded before it was at rest, or the server starts again."""
 
@@ -164,7 +197,18 @@ class Look:
 
 
 Input: TypeAlias = (
-    Start | Outcomes | AttemptsLost | RoomFound | TimePassed | Answer | Cancel | GoOn | Look
+    Start
+    | Fork
+    | Outcomes
+    | AttemptsLost
+    | RoomFound
+    | TimePassed
+    | Answer
+    | Cancel
+    | Pause
+    | Unpause
+    | GoOn
+    | Look
 )
 
 

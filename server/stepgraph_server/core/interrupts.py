@@ -13,7 +13,7 @@ from stepgraph.v1 import event_pb2, graph_pb2, interrupt_pb2, run_pb2
 from stepgraph_server.core import canonical, json_text, schemas
 from stepgraph_server.core.actions.step import MAX_RENDERED_BYTES
 from stepgraph_server.core.errors import Refused, Violation
-from stepgraph_server.core.instants import to_timestamp
+from stepgraph_server.core.instants import Span, after, from_timestamp, to_timestamp
 from stepgraph_server.core.state import Phase, Question
 from stepgraph_server.core.templates import Template
 from stepgraph_server.core.values import ValueNotReadable, check_value, to_json
@@ -71,6 +71,21 @@ def ask(
         tool=tool,
     )
     turn.emit("interrupt_opened", event_pb2.InterruptOpened(question=interrupt))
+
+
+def reopen(turn: Turn, question: interrupt_pb2.Interrupt) -> None:
+    """Ask in this run what the run that it was forked from was asking; a deadline is as far away as it was."""
+    state = turn.state
+    again = interrupt_pb2.Interrupt()
+    again.CopyFrom(question)
+    again.opened_sequence = state.sequence + 1
+    again.interrupt_id = _interrupt_id(state.run_id, again.opened_sequence)
+    again.run_id = again.root_run_id = state.run_id
+    again.open_time.CopyFrom(to_timestamp(turn.now))
+    if question.HasField("deadline_time"):
+        span = from_timestamp(question.deadline_time) - from_timestamp(question.open_time)
+        again.deadline_time.CopyFrom(to_timestamp(after(turn.now, Span(span))))
+    turn.emit("interrupt_opened", event_pb2.InterruptOpened(question=again))
 
 
 def _interrupt_id(run_id: str, sequence: int) -> str:

@@ -45,7 +45,7 @@ _COMPARED: Final = (RunState, Activation, Task, Question, StepProgram)
 #: Fields that a fold need not give again: caches and notes, and what says how large the journal is.
 _TRANSIENT: Final = frozenset(
     {
-        *("plan", "drafts", "caches", "journal_bytes", "due", "graph"),
+        *("plan", "drafts", "caches", "graphs", "journal_bytes", "due", "graph"),
         *("settled", "accepted", "progress_at", "cancel_sent", "prepared", "waits", "node"),
     }
 )
@@ -97,7 +97,7 @@ def _is_ready(state: RunState, activation: Activation) -> bool:
 
 def goes_on_by_itself(state: RunState) -> bool:
     """Whether something is left to decide although nothing happens: only a decision that yields may leave a run so."""
-    if state.final or state.stopping is not None:
+    if state.final or state.stopping is not None or state.paused or state.is_pending:
         return False
     ended = all(activation.phase is Phase.ENDED for activation in state.activations.values())
     return ended or bool(outstanding(state).ready)
@@ -109,6 +109,11 @@ def _due_times(state: RunState) -> Iterator[Instant]:
         return
     if state.time_limit_at is not None and not state.final:
         yield state.time_limit_at
+    if state.paused:
+        # What else is due is looked at when the run goes on.
+        return
+    if state.is_pending and state.starts_at is not None:
+        yield state.starts_at
     for task in state.tasks.values():
         at = due_at(task)
         if at is not None:
@@ -219,7 +224,9 @@ def shows_its_status(state: RunState, _: Events) -> list[str]:
 
 def waits_for_something(state: RunState, _: Events) -> list[str]:
     """A run that is not final, and has not yielded, waits for something that can be named."""
-    if state.final or state.tasks or state.open_questions or goes_on_by_itself(state):
+    if state.final or state.paused or state.is_pending:
+        return []
+    if state.tasks or state.open_questions or goes_on_by_itself(state):
         return []
     return ["no task and no question is outstanding, but not all nodes have ended"]
 
@@ -302,6 +309,10 @@ def _follow(event: event_pb2.RunEvent, attempts: dict[str, int], questions: set[
             questions.discard(event.interrupt_answered.interrupt_id)
         case "interrupt_closed":
             questions.discard(event.interrupt_closed.interrupt_id)
+        case "run_forked":
+            # Another run has these.
+            attempts.update(dict.fromkeys(attempts, 0))
+            questions.clear()
         case _:
             pass
 

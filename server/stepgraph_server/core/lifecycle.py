@@ -157,6 +157,8 @@ def apply_run_stopping(state: RunState, event: event_pb2.RunEvent) -> None:
         node_id=_stopped_by(state, fact.failure),
     )
     state.due.arm(grace_at, GRACE_KEY)
+    # What is about to end is not held up any more.
+    state.paused = False
 
 
 def _stopped_by(state: RunState, why: failure_pb2.Failure) -> str:

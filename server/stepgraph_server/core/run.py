@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from stepgraph.v1 import event_pb2, run_pb2
 from stepgraph_server.core import (
+    forking,
     interrupts,
     lifecycle,
     outcomes,
+    pausing,
     steps,
     superstep,
     task_facts,
@@ -30,13 +32,16 @@ from stepgraph_server.core.inputs import (
     AttemptsLost,
     Cancel,
     Decision,
+    Fork,
     GoOn,
     Input,
     Look,
     Outcomes,
+    Pause,
     RoomFound,
     Start,
     TimePassed,
+    Unpause,
     Yield,
 )
 from stepgraph_server.core.instants import from_timestamp
@@ -51,6 +56,7 @@ if TYPE_CHECKING:
     from stepgraph_server.core.instants import Instant
 
 TIME_LIMIT_KEY: Final = "run"
+START_KEY: Final = "start"
 
 #: Part of a limit from which on a run says that it comes near.
 _NEAR: Final = 0.8
@@ -84,7 +90,7 @@ def decide(state: RunState, happened: Input, world: World, now: Instant) -> Deci
     """Decide what follows from an input, and advance the state by it. Raises Refused, and then nothing has changed."""
     turn = Turn(state, world, now, evolve)
     _take(turn, happened)
-    if turn.events or isinstance(happened, GoOn):
+    if turn.events or isinstance(happened, GoOn | TimePassed):
         _settle(turn)
         _watch_limits(turn)
     if not state.final:
@@ -98,6 +104,8 @@ def _take(
     match happened:
         case Start():
             turn.emit("run_started", happened.started)
+        case Fork():
+            forking.on_fork(turn, happened)
         case Outcomes():
             outcomes.on_outcomes(turn, happened)
         case AttemptsLost():
@@ -106,16 +114,28 @@ def _take(
             tasks.on_room(turn, happened.task_ids)
         case TimePassed():
             _on_time(turn)
-        case Answer():
-            interrupts.on_answer(turn, happened)
-        case Cancel():
-            _on_cancel(turn, happened)
+        case Answer() | Cancel() | Pause() | Unpause():
+            _obey(turn, happened)
         case Look():
             pass
         case GoOn():
             steps.line_up(turn)
         case _:
             assert_never(happened)
+
+
+def _obey(turn: Turn, wish: Answer | Cancel | Pause | Unpause) -> None:
+    match wish:
+        case Answer():
+            interrupts.on_answer(turn, wish)
+        case Cancel():
+            _on_cancel(turn, wish)
+        case Pause():
+            pausing.on_pause(turn, wish)
+        case Unpause():
+            pausing.on_unpause(turn)
+        case _:
+            assert_never(wish)
 
 
 def _on_cancel(turn: Turn, happened: Cancel) -> None:
@@ -134,6 +154,10 @@ def _on_cancel(turn: Turn, happened: Cancel) -> None:
 
 def _on_time(turn: Turn) -> None:
     state = turn.state
+    if state.paused:
+        # What is due stays due; only the run's own limit is not held up.
+        _on_time_limit(turn)
+        return
     for key in list(state.due.take(turn.now)):
         if state.final:
             return
@@ -141,7 +165,7 @@ def _on_time(turn: Turn) -> None:
             _on_time_limit(turn)
         elif key == lifecycle.GRACE_KEY:
             lifecycle.on_grace_over(turn)
-        else:
+        elif key != START_KEY:
             task = state.tasks.get(key.removeprefix(tasks.DUE_PREFIX))
             if task is not None:
                 tasks.on_due(turn, task)
@@ -158,6 +182,9 @@ def _settle(turn: Turn) -> None:
     """Go on until the run waits for something, has ended, or has had its share of the loop."""
     state, agenda, limits = turn.state, turn.agenda, turn.world.limits
     while not state.final:
+        if state.paused or (state.is_pending and turn.now < (state.starts_at or 0)):
+            # What is on the agenda follows from the state, and is there again when the run goes on.
+            return
         while agenda:
             if turn.has_had_its_share(limits):
                 # What is left on the agenda follows from the state: GoOn, also after a restart, puts it there again.
@@ -212,6 +239,10 @@ def live_status(state: RunState) -> int:
     """Return the status of a run that is not final."""
     if state.stopping is not None:
         return run_pb2.RUN_STATUS_STOPPING
+    if state.paused:
+        return run_pb2.RUN_STATUS_PAUSED
+    if state.is_pending:
+        return run_pb2.RUN_STATUS_PENDING
     if state.tasks or not state.open_questions:
         return run_pb2.RUN_STATUS_RUNNING
     # A node whose conditions are all decided may wait for a turn, like one that has not acted yet.
@@ -231,12 +262,16 @@ def next_due(state: RunState) -> Instant | None:
     """Return when something of the run happens by itself next, or None."""
     if state.final:
         return None
+    if state.paused:
+        return state.time_limit_at
     return state.due.next(lambda key: _is_live(state, key))
 
 
 def _is_live(state: RunState, key: str) -> bool:
     if key == TIME_LIMIT_KEY:
         return state.stopping is None
+    if key == START_KEY:
+        return state.is_pending and state.stopping is None
     if key == lifecycle.GRACE_KEY:
         return state.stopping is not None
     return state.stopping is None and key.removeprefix(tasks.DUE_PREFIX) in state.tasks
@@ -301,6 +336,9 @@ def _apply_run_started(state: RunState, event: event_pb2.RunEvent) -> None:
     if fact.HasField("time_limit_time"):
         state.time_limit_at = from_timestamp(fact.time_limit_time)
         state.due.arm(state.time_limit_at, TIME_LIMIT_KEY)
+    if fact.HasField("delay_until_time"):
+        state.starts_at = from_timestamp(fact.delay_until_time)
+        state.due.arm(state.starts_at, START_KEY)
 
 
 def _apply_nothing(_: RunState, __: event_pb2.RunEvent) -> None:
@@ -332,6 +370,9 @@ _FACTS: Final[Mapping[str | None, Callable[[RunState, event_pb2.RunEvent], None]
     "interrupt_closed": interrupts.apply_interrupt_closed,
     "variable_overwritten": _apply_nothing,
     "limit_neared": _apply_limit_neared,
+    "run_forked": forking.apply_run_forked,
+    "run_paused": pausing.apply_run_paused,
+    "run_unpaused": pausing.apply_run_unpaused,
     "run_stopping": lifecycle.apply_run_stopping,
     "run_completed": lifecycle.apply_run_ended,
     "run_failed": lifecycle.apply_run_ended,

@@ -310,8 +310,14 @@ class RunState:
     traceparent: str = ""
     tracestate: str = ""
     max_iterations: int = 0
+    #: Supersteps of the prefix, if the run is a fork.
+    forked_at_iteration: int = 0
     token_limit: int = 0
     time_limit_at: Instant | None = None
+    #: When its first superstep may start; None: at once.
+    starts_at: Instant | None = None
+    #: Nothing starts until it is unpaused.
+    paused: bool = False
     started_at: Instant
     #: When the last event happened, or the one that is being applied.
     updated_at: Instant
@@ -360,11 +366,18 @@ class RunState:
     drafts: dict[str, Task] = field(default_factory=dict)
     #: Transient: requests of models, by what they were made of.
     caches: dict[object, object] = field(default_factory=dict)
+    #: Transient: graphs that a fork may go on by, by digest. Whoever folds puts them there.
+    graphs: dict[str, CompiledGraph] = field(default_factory=dict)
 
     def finish(self, status: run_pb2.RunStatus.ValueType) -> None:
         """Become COMPLETED, FAILED or CANCELLED."""
         self.status = status
         self.final = True
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it has a start delay, and nothing of it has started."""
+        return self.starts_at is not None and self.iterations == 0 and not self.final
 
     @property
     def budget_remaining(self) -> int | None:

@@ -38,7 +38,9 @@ DUE_PREFIX: Final = "task:"
 
 
 def assign(turn: Turn, task: Task) -> None:
-    """Hand a waiting task to an executor that has room, or let it wait."""
+    """Hand a waiting task to an executor that has room, or let it wait. In a paused run it waits without being asked for."""
+    if turn.state.paused:
+        return
     placement = turn.world.place(task)
     if placement is None:
         wait_for_room(turn, task)
@@ -217,7 +219,7 @@ def lose(turn: Turn, task: Task, reason: event_pb2.TaskLossReason.ValueType, mes
 
 def on_room(turn: Turn, task_ids: tuple[str, ...]) -> None:
     """Try to hand out tasks that wait."""
-    if turn.state.stopping is not None:
+    if turn.state.stopping is not None or turn.state.paused:
         return
     for task_id in task_ids:
         task = turn.state.tasks.get(task_id)

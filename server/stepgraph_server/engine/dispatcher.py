@@ -250,7 +250,7 @@ class Dispatcher:
                     self.holdings.assigned(key.namespace, task, attempt)
                 else:
                     unsent.append(AttemptRef(task_id=task.id, attempt=task.attempt))
-            elif task.status is TaskStatus.QUEUED and not task.held:
+            elif task.status is TaskStatus.QUEUED and not (task.held or state.paused):
                 task.waits = True
                 self._waiting.add(key, task)
         if unsent:

@@ -12,6 +12,9 @@ from stepgraph_server.core.errors import Quarantined, Refused
 from stepgraph_server.core.run import evolve, new_state
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stepgraph_server.core.graph import CompiledGraph
     from stepgraph_server.core.state import RunState
     from stepgraph_server.engine.graph_cache import GraphCache
     from stepgraph_server.storage.records import RunKey, RunRecord
@@ -54,11 +57,11 @@ class Folder:
 
     async def fold_until(self, key: RunKey, record: RunRecord, last: int | None) -> RunState:
         """Return the state of a run after an event, or after all. Raises as `fold` does, but for the mark."""
-        try:
-            graph = await self._graphs.by_digest(key.namespace, record.creation.graph_digest)
-        except Refused as error:
-            # It was there when the run was created.
-            raise Quarantined(key.run_id, 0, str(error)) from error
+        digest = record.creation.graph_digest
+        if record.creation.origin:
+            # It begins by the graph of the run that it is made of.
+            digest = await self._first_graph(key) or digest
+        graph = await self._graph(key, digest)
         state = new_state(key.run_id, graph, record.creation.create_time)
         while last is None or state.sequence < last:
             batches = await self._store.journal.read(key, state.sequence, READ_BYTES)
@@ -66,8 +69,36 @@ class Folder:
                 break
             for stored in batches:
                 state.journal_bytes += len(stored.batch)
+                if record.creation.origin:
+                    await self._find_graphs(key, state, stored.batch)
                 _fold_batch(state, stored.batch, last)
         return state
+
+    async def _graph(self, key: RunKey, digest: str) -> CompiledGraph:
+        try:
+            return await self._graphs.by_digest(key.namespace, digest)
+        except Refused as error:
+            # It was there when the run was created.
+            raise Quarantined(key.run_id, 0, str(error)) from error
+
+    async def _first_graph(self, key: RunKey) -> str:
+        for stored in await self._store.journal.read(key, 0, 1):
+            return event_pb2.EventBatch.FromString(stored.batch).events[0].run_started.graph.digest
+        return ""
+
+    async def _find_graphs(self, key: RunKey, state: RunState, batch: bytes) -> None:
+        """Have the graphs at hand that a batch says the run goes on by."""
+        for event in _events(state, batch):
+            digest = event.run_forked.graph.digest
+            if digest:
+                state.graphs[digest] = await self._graph(key, digest)
+
+
+def _events(state: RunState, batch: bytes) -> Iterable[event_pb2.RunEvent]:
+    try:
+        return event_pb2.EventBatch.FromString(batch).events
+    except Exception as error:
+        raise Quarantined(state.run_id, state.sequence, repr(error)) from error
 
 
 def _fold_batch(state: RunState, batch: bytes, last: int | None) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stepgraph_server.core.inputs import Decision, Input, World
     from stepgraph_server.core.state import RunState
     from stepgraph_server.storage.errors import StorageError
-    from stepgraph_server.storage.records import RequestRecord, RunCreation, RunKey
+    from stepgraph_server.storage.records import Prefix, RequestRecord, RunCreation, RunKey
     from stepgraph_server.telemetry.trace_ids import RunTrace
 
 
@@ -81,6 +81,8 @@ class Delivery:
     #: Makes the record of the request that is stored with the append; called after the decision.
     record: Callable[[], RequestRecord] | None = None
     creation: RunCreation | None = None
+    #: What its run begins with of another.
+    prefix: Prefix | None = None
     #: Transient: it changed nothing, so its request was not stored.
     unrecorded: bool = False
     #: It must not get lost if the journal fails for a while: nobody would say it again.

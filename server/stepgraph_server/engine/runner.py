@@ -22,6 +22,7 @@ from stepgraph_server.core.errors import Quarantined, Refused, StepgraphError
 from stepgraph_server.core.inputs import Decision, GoOn, Look, Outcomes, TimePassed
 from stepgraph_server.core.outcomes import STALE
 from stepgraph_server.core.run import decide, next_due, only_sleeps
+from stepgraph_server.core.state import TaskStatus
 from stepgraph_server.engine.encoding import encode_append
 from stepgraph_server.engine.folding import QUARANTINED_BEFORE, Folder
 from stepgraph_server.engine.live import Delivery, FutureReply, LiveRun, Pending
@@ -54,6 +55,14 @@ FIRST_RELOAD_DELAY_S: Final = 0.05
 MAX_RELOAD_DELAY_S: Final = 5.0
 #: Doubling goes no further than this, far beyond the longest delay.
 _MAX_DOUBLINGS: Final = 10
+
+
+#: What waits for people or time costs no memory.
+_WAITING: Final = (
+    run_pb2.RUN_STATUS_PENDING,
+    run_pb2.RUN_STATUS_SUSPENDED,
+    run_pb2.RUN_STATUS_PAUSED,
+)
 
 
 class Acts(Protocol):
@@ -178,6 +187,9 @@ class Runner:
         run = LiveRun(key=key, state=state)
         self._live[key] = run
         self._take(run, delivery)
+        if delivery.refusal is not None:
+            # It never came to be.
+            self._remove(run)
 
     def deliver(self, key: RunKey, delivery: Delivery) -> None:
         """Let something happen to a run; it is loaded if it is not in memory."""
@@ -235,7 +247,7 @@ class Runner:
         if run.trace is None:
             run.trace = self._observer.trace_of(run.key.namespace, state)
         append = encode_append(run.key, state, decision.events)
-        append.creation = delivery.creation
+        append.creation, append.prefix = delivery.creation, delivery.prefix
         append.request = delivery.record() if delivery.record is not None else None
         pending = Pending(run=run, delivery=delivery, decision=decision, final=state.final)
         append.context = pending
@@ -314,7 +326,7 @@ class Runner:
             # It says what is wrong; those after it were only built on it.
             run.failure = error
             run.failures += 1
-            run.state = None if appended.append.first_sequence == 1 else run.state
+            run.state = None if appended.append.creation is not None else run.state
         self._give_back(run, pending.delivery, error, is_victim=not is_first)
         for delivery, _ in pending.after:
             self._give_back(run, delivery, error, is_victim=True)
@@ -383,7 +395,7 @@ class Runner:
         if state.final:
             self._remove(run)
             self._acts.over(run.key)
-        elif state.status == run_pb2.RUN_STATUS_SUSPENDED or only_sleeps(state):
+        elif (state.status in _WAITING and not _is_worked_on(state)) or only_sleeps(state):
             self._remove(run)
             due = next_due(state)
             if due is not None:
@@ -491,6 +503,10 @@ class Runner:
     @staticmethod
     def _closed() -> JournalUnavailable:
         return JournalUnavailable("the server", "it is shutting down", "Ask again in a moment")
+
+
+def _is_worked_on(state: RunState) -> bool:
+    return any(task.status is TaskStatus.ASSIGNED for task in state.tasks.values())
 
 
 def _delay_s(tries: int) -> float:

@@ -16,7 +16,7 @@ from stepgraph_server.storage.errors import (
 
 if TYPE_CHECKING:
     from stepgraph_server.storage.errors import StorageError
-    from stepgraph_server.storage.records import Append, RequestRecord
+    from stepgraph_server.storage.records import Append, Prefix, RequestRecord
 
 
 def refusal(
@@ -37,17 +37,27 @@ def refusal(
         return AppendInvalid(append.key, flaw)
     if append.creation is not None and last_sequence:
         return RunExists(append.key)
-    if append.first_sequence != last_sequence + 1:
+    begins_after = append.prefix.last_sequence if append.prefix is not None else last_sequence
+    if append.first_sequence != begins_after + 1:
         return SequenceConflict(append.key, append.first_sequence, last_sequence)
     return None
+
+
+def prefix_missing(prefix: Prefix) -> str:
+    """Return what is wrong with a prefix that is not there."""
+    return (
+        f"run {prefix.source.run_id} has no append that ends with event {prefix.last_sequence}, "
+        "so that can't be the prefix of another run"
+    )
 
 
 def flaw_of(append: Append) -> str:
     """Return how an append breaks the contract of `Append`, or nothing."""
     if append.last_sequence < append.first_sequence or append.first_sequence < 1:
         return f"it has no events ({append.first_sequence} to {append.last_sequence})"
-    if (append.creation is not None) is not (append.first_sequence == 1):
-        return "a run is created with its first event, and only then"
+    begins = append.first_sequence == 1 or append.prefix is not None
+    if (append.creation is not None) is not begins:
+        return "a run is created with its first event or behind a prefix, and only then"
     if append.progress.last_sequence != append.last_sequence:
         return (
             f"its progress says {append.progress.last_sequence}, "

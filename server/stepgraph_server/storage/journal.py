@@ -41,7 +41,9 @@ class Journal(Protocol):
 
         Appends of one run are looked at in the order in which they were submitted. An append carries on at exactly
         the last sequence of its run + 1 (else `SequenceConflict`) and creates its run exactly if it begins with 1
-        (`RunExists` if there is one). A `request` whose id was used before gives `RequestIdReused`; otherwise it
+        (`RunExists` if there is one). With a `prefix` it creates its run behind the appends of another run, which are copied in
+        the same transaction, get positions of their own before its, and are not reported; `AppendInvalid` if the other run
+        has no append that ends there. A `request` whose id was used before gives `RequestIdReused`; otherwise it
         is stored together with the append. An append that breaks the contract of `Append` gives `AppendInvalid`.
         When nothing can be written, all that was tried together gets `JournalUnavailable`.
 

@@ -13,8 +13,13 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from stepgraph.v1 import interrupt_pb2, value_pb2
-from stepgraph_server.storage.admission import refusal
-from stepgraph_server.storage.errors import AppendSkipped, JournalUnavailable, StorageError
+from stepgraph_server.storage.admission import prefix_missing, refusal
+from stepgraph_server.storage.errors import (
+    AppendInvalid,
+    AppendSkipped,
+    JournalUnavailable,
+    StorageError,
+)
 from stepgraph_server.storage.journal import Backlog
 from stepgraph_server.storage.records import (
     Append,
@@ -169,6 +174,8 @@ class MemoryJournal:
         for append in group:
             error = AppendSkipped(append.key) if append.key in failed else self._refusal(append)
             if error is None:
+                error = self._copy_prefix(append)
+            if error is None:
                 self._apply(append)
             else:
                 failed.add(append.key)
@@ -185,6 +192,24 @@ class MemoryJournal:
                 append.key.namespace, append.request.method, append.request.request_id
             )
         return refusal(append, last_sequence, used)
+
+    def _copy_prefix(self, append: Append) -> StorageError | None:
+        prefix = append.prefix
+        if prefix is None:
+            return None
+        source = self._runs.by_key.get(prefix.source)
+        copied = [
+            batch
+            for batch in (source.batches if source else [])
+            if batch.last_sequence <= prefix.last_sequence
+        ]
+        if not copied or copied[-1].last_sequence != prefix.last_sequence:
+            return AppendInvalid(append.key, prefix_missing(prefix))
+        for batch in copied:
+            again = replace(batch, position=len(self._log) + 1)
+            self._log.append((append.key, again))
+            self._runs.begin(append, again)
+        return None
 
     def _apply(self, append: Append) -> None:
         batch = StoredBatch(
@@ -211,8 +236,8 @@ class MemoryRuns:
     def __init__(self) -> None:
         self.by_key: dict[RunKey, _Run] = {}
 
-    def apply(self, append: Append, batch: StoredBatch) -> RunRecord:
-        """Take an append over into the rows, and return the row."""
+    def begin(self, append: Append, batch: StoredBatch) -> _Run:
+        """Take a batch over into the run of an append, which is created if it is not there; return the run."""
         run = self.by_key.get(append.key)
         if run is None:
             assert append.creation is not None, "admission lets only a first append create"
@@ -220,6 +245,11 @@ class MemoryRuns:
             run = _Run(rowid=len(self.by_key) + 1, record=record, batches=[])
             self.by_key[append.key] = run
         run.batches.append(batch)
+        return run
+
+    def apply(self, append: Append, batch: StoredBatch) -> RunRecord:
+        """Take an append over into the rows, and return the row."""
+        run = self.begin(append, batch)
         # A new record: whoever read the old one keeps what it was.
         ending = append.ending or run.record.ending
         run.record = replace(run.record, progress=append.progress, ending=ending)

@@ -80,11 +80,20 @@ class QuestionRow:
     question: bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefix:
+    """What a run begins with of another run: its appends up to an event that ends one of them."""
+
+    source: RunKey
+    last_sequence: int
+
+
 @dataclass(slots=True, kw_only=True)
 class Append:
     """One step of a run: its next events as a serialized EventBatch, and all that must become true with them.
 
-    `creation` is there exactly if `first_sequence` is 1, `ending` exactly if the run is final after this step.
+    `creation` is there exactly if `first_sequence` is 1, or follows a `prefix`, which is copied before it in the same
+    transaction; `ending` exactly if the run is final after this step.
     `progress.last_sequence` equals `last_sequence`. `context` is the caller's own and comes back untouched.
     """
 
@@ -94,6 +103,7 @@ class Append:
     batch: bytes
     progress: RunProgress
     creation: RunCreation | None = None
+    prefix: Prefix | None = None
     ending: RunEnding | None = None
     request: RequestRecord | None = None
     questions: tuple[QuestionRow, ...] = ()
@@ -213,6 +223,7 @@ __all__ = [
     "Appended",
     "GraphVersionRecord",
     "OpenRun",
+    "Prefix",
     "QuestionRow",
     "RequestRecord",
     "RunCreation",

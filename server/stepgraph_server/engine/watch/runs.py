@@ -69,6 +69,11 @@ class RunsSubscription(Subscription):
             watched = self._query.matches_creation(batch.creation)
             self._remember_verdict(batch.key, is_watched=watched)
         if self._verdict(batch.key) is not False:
+            if batch.creation is not None and batch.first_sequence > 1:
+                # What a fork begins with was copied before it, and is in the journal only.
+                self._fall_behind()
+                self._wake()
+                return
             super().offer(batch)
         elif self._is_live and not self._buffer:
             # So that a later watch does not read all of what this one has seen pass.

@@ -66,7 +66,7 @@ CLEARED: Final[Mapping[str, Sequence[str]]] = {
     "run_paused": (),
     "run_unpaused": (),
     "run_stopping": _failure_in("failure"),
-    "run_forked": (),
+    "run_forked": ("patch", "traceparent", "tracestate"),
     "run_completed": ("result.final_state", "result.output"),
     "run_failed": (*_failure_in("failure"), "result.final_state", "result.output"),
     "run_cancelled": (*_failure_in("failure"), "result.final_state", "result.output"),

@@ -18,7 +18,7 @@ from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from stepgraph_server.storage.admission import refusal
+from stepgraph_server.storage.admission import prefix_missing, refusal
 from stepgraph_server.storage.errors import AppendInvalid, AppendSkipped
 from stepgraph_server.storage.records import Append, Appended
 from stepgraph_server.storage.sqlite.connection import unavailable
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from stepgraph_server.storage.errors import StorageError
     from stepgraph_server.storage.records import (
+        Prefix,
         RequestRecord,
         RunCreation,
         RunEnding,
@@ -87,6 +88,7 @@ class _Plan:
     endings: list[tuple[int, Append, RunEnding]] = field(default_factory=list)
     questions: list[tuple[_KnownRun, Append]] = field(default_factory=list)
     requests: dict[tuple[str, str, str], RequestRecord] = field(default_factory=dict)
+    copies: list[tuple[tuple[int, int, int, int], Prefix]] = field(default_factory=list)
     failed: set[RunKey] = field(default_factory=set)
 
     def add(self, append: Append, known: _KnownRun, position: int) -> None:
@@ -199,7 +201,10 @@ class GroupWriter:
             plan.failed.add(key)
             return Appended(append=append, position=0, error=error)
         if known is None:
+            source = self._find(append.prefix.source) if append.prefix is not None else None
             known = self._create(append, plan)
+            if append.prefix is not None:
+                self._copy(append.prefix, source, known, plan)
         self._position += 1
         known.last_sequence = append.last_sequence
         plan.add(append, known, self._position)
@@ -224,6 +229,20 @@ class GroupWriter:
         plan.created[known.run_key] = (append.key, append.creation)
         return known
 
+    def _copy(
+        self, prefix: Prefix, source: _KnownRun | None, known: _KnownRun, plan: _Plan
+    ) -> None:
+        """Let a run begin with the appends of another. Raises ValueError, like SQLite for a row that it refuses."""
+        # As many positions as events are more than enough for the appends; they may have gaps.
+        place = (
+            known.run_key,
+            self._position,
+            source.run_key if source else 0,
+            prefix.last_sequence,
+        )
+        plan.copies.append((place, prefix))
+        self._position += prefix.last_sequence
+
     def _used_request(self, append: Append, plan: _Plan) -> RequestRecord | None:
         assert append.request is not None
         place = _request_place(append, append.request)
@@ -238,6 +257,11 @@ class GroupWriter:
         if plan.created:
             many(QUERIES["insert_run"], _run_rows(plan))
             many(QUERIES["insert_label"], _label_rows(plan))
+        for place, prefix in plan.copies:
+            self._connection.execute(QUERIES["copy_batches"], place)
+            last = self._connection.execute(QUERIES["last_of_run"], place[:1]).fetchone()[0]
+            if last != prefix.last_sequence:
+                raise ValueError(prefix_missing(prefix))
         self._at_once(_INSERT_BATCH, plan.batches)
         self._at_once(
             _UPDATE_PROGRESS,

@@ -21,6 +21,14 @@ INSERT INTO run_labels (namespace, name, value, create_time, run_id) VALUES (?, 
 -- name: insert_batch
 INSERT INTO journal (position, run_key, first_sequence, last_sequence, batch) VALUES (?, ?, ?, ?, ?);
 
+-- name: copy_batches
+INSERT INTO journal (position, run_key, first_sequence, last_sequence, batch)
+SELECT ?2 + first_sequence, ?1, first_sequence, last_sequence, batch
+FROM journal WHERE run_key = ?3 AND last_sequence <= ?4 ORDER BY first_sequence;
+
+-- name: last_of_run
+SELECT max(last_sequence) FROM journal WHERE run_key = ?;
+
 -- name: update_progress
 UPDATE runs SET
   status = v.column1, last_sequence = v.column2, iterations = v.column3, open_interrupts = v.column4,

@@ -8,6 +8,7 @@ from stepgraph.v1 import conversation_pb2, run_pb2
 from stepgraph.v1 import run_service_pb2 as pb
 from stepgraph_server.api.changes import Changes
 from stepgraph_server.api.run_service import RunService, query_of
+from stepgraph_server.core.inputs import Pause, Unpause
 from stepgraph_server.storage.records import RunKey
 from stepgraph_server.storage.runs import RunQuery
 from tests.support.standins import StateStandIn
@@ -50,6 +51,16 @@ async def test_a_run_is_cancelled(service, engine, context):
     run = (await service.CancelRun(pb.CancelRunRequest(run_id="r1"), context)).run
 
     assert run.status == run_pb2.RUN_STATUS_CANCELLED
+
+
+async def test_a_run_is_paused_and_unpaused(service, engine, context):
+    await engine.create(RUN)
+
+    await service.PauseRun(pb.PauseRunRequest(run_id="r1", reason="wait"), context)
+    run = (await service.UnpauseRun(pb.UnpauseRunRequest(run_id="r1"), context)).run
+
+    assert engine.changes == [Pause(reason="wait"), Unpause()]
+    assert run.run_id == "r1"
 
 
 async def test_runs_are_listed_newest_first_in_pages(service, engine, context):

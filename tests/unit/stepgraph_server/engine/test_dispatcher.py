@@ -153,7 +153,7 @@ async def test_tasks_that_ended_while_they_waited_do_not_stand_in_front_of_other
     async with rig() as it:
         await it.start(wide(5), "gone")
         await it.start(work(), "stays")
-        await it.engine.cancel_run(NAMESPACE, "gone", "", None)
+        await it.engine.change_run(NAMESPACE, "gone", Cancel(reason=""), None)
         assert len(it.dispatcher.waiting) == 1
         await Executor(it, script=succeeded, max_in_flight=1).connect()
         assert await it.settle("stays") == "COMPLETED"
@@ -387,7 +387,7 @@ async def test_a_cancelled_run_ends_when_its_attempts_have_reported():
     async with rig() as it:
         executor = await Executor(it).connect()
         await it.start(wide(2))
-        await it.engine.cancel_run(NAMESPACE, "r1", "enough", None)
+        await it.engine.change_run(NAMESPACE, "r1", Cancel(reason="enough"), None)
         assert await it.settle() == "STOPPING"
         assert {reason for *_, reason in executor.cancels} == {"enough"}
         one, other = executor.running.values()
@@ -404,7 +404,7 @@ async def test_a_cancelled_run_waits_for_its_attempts_no_longer_than_the_grace()
     async with rig() as it:
         executor = await Executor(it).connect()
         await it.start(work())
-        await it.engine.cancel_run(NAMESPACE, "r1", "enough", None)
+        await it.engine.change_run(NAMESPACE, "r1", Cancel(reason="enough"), None)
         await asyncio.sleep(9)
         assert it.status() == "STOPPING"
         await asyncio.sleep(2)
@@ -651,7 +651,7 @@ async def test_what_should_be_stopped_is_said_again_to_who_comes_back():
         await it.start(work())
         await it.settle()
         executor.disconnect()
-        await it.engine.cancel_run(NAMESPACE, "r1", "enough", None)
+        await it.engine.change_run(NAMESPACE, "r1", Cancel(reason="enough"), None)
         assert not executor.cancels
         await executor.connect()
         assert [reason for *_, reason in executor.cancels] == ["enough"]
@@ -715,7 +715,7 @@ async def test_results_for_runs_that_nobody_knows_make_nobody_wait():
         it.dispatcher.outcomes(executor.seat, unknown)
         assert it.runner.live_count <= STRAYS_AT_ONCE
         read = it.store.runs.reads
-        run = await it.engine.cancel_run(NAMESPACE, "asked", "", None)
+        run = await it.engine.change_run(NAMESPACE, "asked", Cancel(reason=""), None)
         assert run.run_id == "asked"
         assert it.store.runs.reads - read <= STRAYS_AT_ONCE + MAX_LOADS
         while len(executor.acks) < len(unknown):
@@ -819,7 +819,9 @@ async def _something(
             kinds = ["", "task_completed", "task_assigned", "task_lost", "task_scheduled"]
             it.store.fail_next(chance.choice(kinds), times=chance.randint(1, 2))
         case 4 if runs and chance.random() < 0.3:
-            cancelling = it.engine.cancel_run(NAMESPACE, chance.choice(runs), "", None)
+            cancelling = it.engine.change_run(
+                NAMESPACE, chance.choice(runs), Cancel(reason=""), None
+            )
             it.spawn(_quietly(cancelling))
         case 5 if is_there and task is not None:
             executor.running.pop((task.task_id, task.attempt))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepgraph.v1 import event_pb2, failure_pb2, interrupt_pb2, state_pb2
+from stepgraph_server.core.inputs import Cancel
 from stepgraph_server.core.instants import Instant, to_timestamp
 from stepgraph_server.storage.records import RunKey
 from tests.support.engine_executor import Executor, failed
@@ -65,7 +66,7 @@ async def test_questions_are_stored_as_they_are_after_the_append():
                 await it.engine.answer(NAMESPACE, row.interrupt_id, proceed, "me", None)
                 expected = interrupt_pb2.INTERRUPT_STATUS_ANSWERED
             else:
-                await it.engine.cancel_run(NAMESPACE, run_id, "", None)
+                await it.engine.change_run(NAMESPACE, run_id, Cancel(reason=""), None)
                 expected = interrupt_pb2.INTERRUPT_STATUS_CLOSED
             (row, key), *_ = await it.store.interrupts.list(NAMESPACE, run_id, None, 0, None, 9)
             assert (row.status, key.run_id) == (expected, run_id)

@@ -10,10 +10,12 @@ import pytest
 
 from stepgraph.v1 import interrupt_pb2, run_service_pb2
 from stepgraph_server.core.errors import Quarantined, Refused
+from stepgraph_server.core.inputs import Cancel
 from stepgraph_server.core.instants import SECOND
-from stepgraph_server.engine import engine
+from stepgraph_server.engine import recovery
 from stepgraph_server.engine.callers import Caller, RequestKey
-from stepgraph_server.engine.engine import MAX_CREATION_TRIES, RECOVERED_AT_ONCE
+from stepgraph_server.engine.creating import MAX_CREATION_TRIES
+from stepgraph_server.engine.recovery import RECOVERED_AT_ONCE
 from stepgraph_server.storage.errors import RunExists
 from stepgraph_server.storage.journal import Backlog
 from stepgraph_server.storage.records import RunKey
@@ -74,7 +76,7 @@ async def test_equal_requests_at_once_make_one_run(run_id):
         assert [run.run_id for run in runs] == [runs[0].run_id] * 10
         assert len(it.store.runs.by_key) == 1
         assert it.runner.live_count == 1
-        await it.engine.cancel_run(NAMESPACE, runs[0].run_id, "", None)
+        await it.engine.change_run(NAMESPACE, runs[0].run_id, Cancel(reason=""), None)
         it.check_quiescent()
 
 
@@ -112,7 +114,7 @@ async def test_an_id_of_a_run_is_taken_once():
         await it.start(work())
         with pytest.raises(Refused, match="RUN_EXISTS"):
             await it.start(work())
-        await it.engine.cancel_run(NAMESPACE, "r1", "", None)
+        await it.engine.change_run(NAMESPACE, "r1", Cancel(reason=""), None)
         assert it.runner.live_count == 0
         with pytest.raises(Refused, match="RUN_EXISTS"):
             await it.start(work())
@@ -221,7 +223,7 @@ async def test_a_registered_graph_is_started_by_reference():
 async def test_a_run_that_is_not_there_can_not_be_cancelled_or_answered():
     async with rig() as it:
         with pytest.raises(Refused, match="RUN_NOT_FOUND"):
-            await it.engine.cancel_run(NAMESPACE, "r1", "", None)
+            await it.engine.change_run(NAMESPACE, "r1", Cancel(reason=""), None)
         with pytest.raises(Refused, match="INTERRUPT_NOT_FOUND"):
             await it.engine.answer(NAMESPACE, "q-1", proceed(), "me", None)
         assert it.runner.live_count == 0
@@ -263,10 +265,10 @@ async def test_a_question_of_a_run_that_ended_is_not_answered():
         await it.start(question())
         await it.settle()
         asked = store_question(it.store)
-        await it.engine.cancel_run(NAMESPACE, "r1", "enough", None)
+        await it.engine.change_run(NAMESPACE, "r1", Cancel(reason="enough"), None)
         with pytest.raises(Refused, match="RUN_ENDED"):
             await it.engine.answer(NAMESPACE, asked, proceed(), "me", None)
-        again = await it.engine.cancel_run(NAMESPACE, "r1", "enough", None)
+        again = await it.engine.change_run(NAMESPACE, "r1", Cancel(reason="enough"), None)
         assert again.failure.message == "enough"
         it.check_quiescent()
 
@@ -277,7 +279,7 @@ async def test_a_run_that_ended_otherwise_can_not_be_cancelled():
         await it.start(graph({"a": {}}, terminal_nodes=["a"]))
         assert it.status() == "COMPLETED"
         with pytest.raises(Refused, match="RUN_ENDED"):
-            await it.engine.cancel_run(NAMESPACE, "r1", "", None)
+            await it.engine.change_run(NAMESPACE, "r1", Cancel(reason=""), None)
 
 
 @in_virtual_time
@@ -297,15 +299,15 @@ async def test_an_answer_is_remembered_by_its_request_id_also_if_it_changes_noth
         with pytest.raises(Refused, match="REQUEST_ID_REUSED"):
             await answer(abort(""), "q2", "f2")
         key = RequestKey(method="Cancel", request_id="q1", fingerprint="f1")
-        run = await it.engine.cancel_run(NAMESPACE, "r1", "", key)
-        assert await it.engine.cancel_run(NAMESPACE, "r1", "", key) == run
+        run = await it.engine.change_run(NAMESPACE, "r1", Cancel(reason=""), key)
+        assert await it.engine.change_run(NAMESPACE, "r1", Cancel(reason=""), key) == run
 
 
 @in_virtual_time
 async def test_a_request_id_that_can_not_be_stored_is_said(monkeypatch):
     async with rig() as it:
         await it.start(work())
-        await it.engine.cancel_run(NAMESPACE, "r1", "", None)
+        await it.engine.change_run(NAMESPACE, "r1", Cancel(reason=""), None)
 
         async def fail(*_):
             raise unavailable()
@@ -313,7 +315,7 @@ async def test_a_request_id_that_can_not_be_stored_is_said(monkeypatch):
         monkeypatch.setattr(it.store.requests, "put", fail)
         key = RequestKey(method="Cancel", request_id="q1", fingerprint="f1")
         with pytest.raises(Refused, match="JOURNAL_UNAVAILABLE"):
-            await it.engine.cancel_run(NAMESPACE, "r1", "", key)
+            await it.engine.change_run(NAMESPACE, "r1", Cancel(reason=""), key)
 
 
 @in_virtual_time
@@ -340,7 +342,7 @@ async def test_two_answers_with_one_request_id_are_one_answer():
                 )
                 for interrupt_id in asked
             ),
-            it.engine.cancel_run(NAMESPACE, "r1", "enough", None),
+            it.engine.change_run(NAMESPACE, "r1", Cancel(reason="enough"), None),
         )
         assert calls[0].interrupt_id == asked[0]
         assert reason(calls[1]) == "REQUEST_ID_REUSED"
@@ -572,7 +574,7 @@ async def test_a_run_that_was_stopping_ends_after_a_crash():
         await Executor(it).connect()
         await it.start(work())
         await it.settle()
-        await it.engine.cancel_run(NAMESPACE, "r1", "enough", None)
+        await it.engine.change_run(NAMESPACE, "r1", Cancel(reason="enough"), None)
         assert it.status() == "STOPPING"
         it.crash()
     async with rig(store) as it:
@@ -583,7 +585,7 @@ async def test_a_run_that_was_stopping_ends_after_a_crash():
 
 @in_virtual_time
 async def test_recovery_takes_up_more_runs_than_it_reads_at_once(monkeypatch):
-    monkeypatch.setattr("stepgraph_server.engine.engine.RECOVERY_PAGE", 3)
+    monkeypatch.setattr("stepgraph_server.engine.recovery.RECOVERY_PAGE", 3)
     store = FaultyStore()
     async with rig(store) as it:
         for number in range(7):
@@ -601,7 +603,7 @@ async def test_while_many_runs_are_taken_up_others_are_asked_for_and_the_log_say
     monkeypatch, caplog
 ):
     """Recovery has a few runs under way at a time; whoever asks for one of the last gets it at once."""
-    monkeypatch.setattr(engine, "RECOVERY_REPORT_S", 0.0)
+    monkeypatch.setattr(recovery, "RECOVERY_REPORT_S", 0.0)
     caplog.set_level(logging.INFO)
     store = FaultyStore()
     async with rig(store) as before:
@@ -611,7 +613,7 @@ async def test_while_many_runs_are_taken_up_others_are_asked_for_and_the_log_say
     async with rig(store) as it:
         await turns(3)
         assert 0 < it.runner.live_count <= 2 * RECOVERED_AT_ONCE
-        await it.engine.cancel_run(NAMESPACE, "r199", "", None)
+        await it.engine.change_run(NAMESPACE, "r199", Cancel(reason=""), None)
         assert it.runner.live_count <= 3 * RECOVERED_AT_ONCE
         assert await it.settle() == "RUNNING"
         while it.runner.live_count < 199:
@@ -640,7 +642,7 @@ async def test_a_run_that_can_not_be_read_is_left_alone_and_others_live():
         assert await it.settle() == "COMPLETED"
         assert store.runs.by_key[RunKey(NAMESPACE, "bad")].record.quarantined
         with pytest.raises(Quarantined):
-            await it.engine.cancel_run(NAMESPACE, "bad", "", None)
+            await it.engine.change_run(NAMESPACE, "bad", Cancel(reason=""), None)
         with pytest.raises(Refused, match="RUN_EXISTS"):
             await it.start(work(), "bad")
         it.check_quiescent()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepgraph_server.core.errors import Quarantined, Refused
+from stepgraph_server.core.inputs import Cancel
 from stepgraph_server.engine import folding
 from stepgraph_server.storage.records import RunKey
 from tests.support.engine_executor import Executor, succeeded
@@ -61,7 +62,7 @@ async def test_a_run_that_is_not_there_is_refused():
 async def test_what_can_not_be_folded_is_quarantined_and_says_how_far_it_can_be_read():
     async with rig() as it:
         await it.start(question())
-        await it.engine.cancel_run(NAMESPACE, "r1", "", None)
+        await it.engine.change_run(NAMESPACE, "r1", Cancel(reason=""), None)
         whole = len(it.store.events("r1"))
         it.store.corrupt("r1")
         with pytest.raises(Quarantined) as caught:

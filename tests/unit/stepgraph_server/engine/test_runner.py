@@ -168,16 +168,16 @@ async def test_callers_hear_that_the_journal_can_not_be_written():
         await it.start(work(), "r2")
         it.store.journal.unavailable_because = "the disk is full"
         cancelled = await together(
-            it.engine.cancel_run(NAMESPACE, "r1", "", None),
-            it.engine.cancel_run(NAMESPACE, "r2", "", None),
-            it.engine.cancel_run(NAMESPACE, "r2", "", None),
+            it.engine.change_run(NAMESPACE, "r1", Cancel(reason=""), None),
+            it.engine.change_run(NAMESPACE, "r2", Cancel(reason=""), None),
+            it.engine.change_run(NAMESPACE, "r2", Cancel(reason=""), None),
         )
         assert [reason(result) for result in cancelled] == ["JOURNAL_UNAVAILABLE"] * 3
         it.store.journal.unavailable_because = ""
         await asyncio.sleep(10)
         assert it.status("r2") == "RUNNING"
-        await it.engine.cancel_run(NAMESPACE, "r1", "", None)
-        await it.engine.cancel_run(NAMESPACE, "r2", "", None)
+        await it.engine.change_run(NAMESPACE, "r1", Cancel(reason=""), None)
+        await it.engine.change_run(NAMESPACE, "r2", Cancel(reason=""), None)
         it.check_quiescent()
 
 
@@ -291,7 +291,7 @@ async def test_a_decision_that_raises_quarantines_that_run_only(monkeypatch, cap
         assert sorted(executor.verdicts()) == ["ACCEPTED", "STALE", "STALE"]
         assert it.hub.ended_runs == ["r1"]
         with pytest.raises(Quarantined):
-            await it.engine.cancel_run(NAMESPACE, "r1", "", None)
+            await it.engine.change_run(NAMESPACE, "r1", Cancel(reason=""), None)
         it.check_quiescent()
         assert len(it.runner.timers) == 0
 
@@ -308,7 +308,7 @@ async def test_a_run_stays_quarantined_while_the_mark_can_not_be_written(monkeyp
         assert not it.store.runs.by_key[R1].record.quarantined
         # Its rules work again, but it is not acted on.
         with pytest.raises(Quarantined):
-            await it.engine.cancel_run(NAMESPACE, "r1", "", None)
+            await it.engine.change_run(NAMESPACE, "r1", Cancel(reason=""), None)
         it.store.runs.unmarkable = False
         await asyncio.sleep(10)
         assert it.store.runs.by_key[R1].record.quarantined
@@ -458,7 +458,7 @@ async def test_a_run_with_something_under_way_is_not_forgotten():
     async with rig() as it:
         await it.start(question())
         it.store.journal.hold()
-        cancelling = asyncio.gather(it.engine.cancel_run(NAMESPACE, "r1", "", None))
+        cancelling = asyncio.gather(it.engine.change_run(NAMESPACE, "r1", Cancel(reason=""), None))
         await turns()
         assert it.runner.live_count == 1
         it.store.journal.release()

@@ -1,0 +1,248 @@
+"""A run that begins with the prefix of another.
+
+Rules: what had ended stays as it is and is not done again. What was outstanding is outstanding anew: tasks without attempts and
+tries, since their executors know them under another run; questions under new ids, since the old ones are the other run's.
+Everything follows from the prefix and one event, so a fork folds like any run; only the graph of its later part comes in from
+outside, because an event says which one it is and not what is in it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepgraph.v1 import event_pb2, run_pb2
+from stepgraph_server.core import interrupts, steps, tasks
+from stepgraph_server.core.errors import Refused, Violation
+from stepgraph_server.core.inputs import Answer
+from stepgraph_server.core.instants import from_timestamp
+from stepgraph_server.core.results import accept_result
+from stepgraph_server.core.state import TaskStatus, Tokens, carry
+from stepgraph_server.core.values import check_update
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepgraph.v1 import interrupt_pb2, state_pb2, task_pb2
+    from stepgraph_server.core.graph import CompiledGraph, CompiledNode
+    from stepgraph_server.core.inputs import Fork
+    from stepgraph_server.core.instants import Instant
+    from stepgraph_server.core.state import Activation, Carried, RunState, Task
+    from stepgraph_server.core.turn import Turn
+
+
+def on_fork(turn: Turn, fork: Fork) -> None:
+    """Begin the new run, on the state that the prefix gives.
+
+    Raises:
+        Refused: RUN_ENDED: nothing would follow. GRAPH_MISMATCH: the other graph lacks what is live. ANSWER_INVALID or
+            INVALID_REQUEST: a change does not fit what is outstanding.
+    """
+    state = turn.state
+    _refuse_if_over(state)
+    if fork.graph is not None:
+        _refuse_if_mismatched(state, fork.graph)
+        state.graphs[fork.graph.digest] = fork.graph
+    _refuse_if_wrong(fork.forked.patch, fork.graph or state.graph)
+    asked = [question.interrupt for question in state.questions.values() if question.open]
+    turn.emit("run_forked", fork.forked)
+    for question in asked:
+        interrupts.reopen(turn, question)
+    for number, (activation_id, answer) in enumerate(fork.answers):
+        _answer(turn, fork, number, activation_id, answer)
+    for task_id, result in fork.results:
+        _substitute(turn, task_id, result)
+    for task in list(state.tasks.values()):
+        if task.status is TaskStatus.QUEUED and not task.held:
+            tasks.assign(turn, task)
+    steps.line_up(turn)
+
+
+def _refuse_if_over(state: RunState) -> None:
+    if not state.final and state.stopping is None:
+        return
+    number = state.status if state.final else run_pb2.RUN_STATUS_STOPPING
+    status = run_pb2.RunStatus.Name(run_pb2.RunStatus.ValueType(number)).removeprefix("RUN_STATUS_")
+    message = (
+        f"at event {state.sequence} run {state.run_id} is {status}, so nothing would follow; "
+        "fork from an earlier event"
+    )
+    raise Refused("RUN_ENDED", message, metadata={"run_id": state.run_id, "status": status})
+
+
+def _refuse_if_mismatched(state: RunState, graph: CompiledGraph) -> None:
+    mismatched = sorted(
+        {
+            node.id
+            for node in _live_nodes(state)
+            if node.id not in graph.nodes or _kind(graph.nodes[node.id]) != _kind(node)
+        }
+    )
+    if mismatched:
+        message = (
+            f"the other graph version has no node of the same kind for {', '.join(mismatched)}, "
+            "which are live at this event; fork from another event, or keep these nodes"
+        )
+        metadata = {"nodes": ",".join(mismatched)}
+        raise Refused("GRAPH_MISMATCH", message, metadata=metadata)
+
+
+def _live_nodes(state: RunState) -> Iterator[CompiledNode]:
+    yield from (activation.node for activation in state.activations.values())
+    yield from (state.graph.nodes[join] for join in state.arrivals)
+
+
+def _kind(node: CompiledNode) -> str | None:
+    return node.definition.action.WhichOneof("kind")
+
+
+def _refuse_if_wrong(patch: state_pb2.StateUpdate, graph: CompiledGraph) -> None:
+    problems = check_update(patch, "patch")
+    if patch.paradigm and patch.paradigm not in graph.paradigms:
+        known = ", ".join(sorted(graph.paradigms)) or "none"
+        message = f"the graph has no paradigm {patch.paradigm!r}; it has {known}"
+        problems.append(Violation(path="patch.paradigm", message=message))
+    if problems:
+        first = problems[0]
+        raise Refused(
+            "INVALID_REQUEST",
+            f"{first.path}: {first.message}",
+            metadata={"field": first.path},
+            violations=problems,
+        )
+
+
+def _answer(
+    turn: Turn, fork: Fork, number: int, activation_id: str, answer: interrupt_pb2.InterruptAnswer
+) -> None:
+    questions = turn.state.questions.values()
+    for question in questions:
+        if question.open and question.interrupt.activation_id == activation_id:
+            given = Answer(
+                interrupt_id=question.interrupt.interrupt_id,
+                answer=answer,
+                answered_by=fork.answered_by,
+            )
+            interrupts.on_answer(turn, given)
+            return
+    open_ones = sorted(each.interrupt.activation_id for each in questions if each.open)
+    _refuse_change(
+        f"answers[{number}].activation_id", f"{activation_id} asks nothing", "asks", open_ones
+    )
+
+
+def _substitute(turn: Turn, task_id: str, result: task_pb2.TaskResult) -> None:
+    task = turn.state.tasks.get(task_id)
+    if task is None:
+        outstanding = sorted(turn.state.tasks)
+        _refuse_change(
+            f"results[{task_id}]", f"{task_id} is no task", "is outstanding", outstanding
+        )
+        return
+    event = turn.next_event()
+    event.task_completed.task_id = task_id
+    event.task_completed.result.CopyFrom(result)
+    problem = accept_result(task, event.task_completed.result, turn.world.limits)
+    if problem is not None:
+        _refuse_change(f"results[{task_id}]", problem.message, "", [])
+    tasks.end(turn, task, event)
+
+
+def _refuse_change(path: str, what: str, verb: str, there: list[str]) -> None:
+    shown = f" at this event; what {verb}: {', '.join(there[:10]) or 'nothing'}" if verb else ""
+    message = f"{what}{shown}"
+    violation = Violation(path=path, message=message)
+    raise Refused(
+        "INVALID_REQUEST", f"{path}: {message}", metadata={"field": path}, violations=[violation]
+    )
+
+
+# Facts
+
+
+def apply_run_forked(state: RunState, event: event_pb2.RunEvent) -> None:
+    """What is outstanding is outstanding anew, in another run; its limits count from here."""
+    fact = event.run_forked
+    state.run_id = state.root_run_id = fact.run_id
+    state.labels = dict(fact.labels)
+    state.traceparent, state.tracestate = fact.traceparent, fact.tracestate
+    state.max_iterations = fact.max_iterations
+    state.forked_at_iteration = state.iterations
+    state.token_limit = fact.token_limit
+    state.tokens = Tokens()
+    state.budget_at_start = state.budget_remaining
+    state.time_limit_at = None
+    if fact.HasField("time_limit_time"):
+        state.time_limit_at = from_timestamp(fact.time_limit_time)
+        state.due.arm(state.time_limit_at, "run")
+    state.paused = False
+    state.starts_at = None
+    state.remembered.clear()
+    state.caches.clear()
+    if fact.HasField("graph"):
+        state.graph_version = fact.graph
+        _exchange(state, state.graphs[fact.graph.digest])
+    _take_back_questions(state)
+    for task in state.tasks.values():
+        _begin_again(task, state.updated_at)
+        tasks.arm(state, task)
+    if fact.HasField("patch"):
+        _patch(state, fact.patch)
+
+
+def _take_back_questions(state: RunState) -> None:
+    """Forget open questions: they are those of the other run, and are opened again under new ids."""
+    for interrupt_id, question in list(state.questions.items()):
+        if question.open:
+            del state.questions[interrupt_id]
+            state.interrupt_points.remove(interrupt_id)
+    state.open_questions = 0
+
+
+def _begin_again(task: Task, now: Instant) -> None:
+    task.status = TaskStatus.QUEUED
+    task.attempt = task.tries = task.losses = 0
+    task.executor_id = task.instance = ""
+    task.scheduled_at = task.queued_at = now
+    task.assigned_at = task.retry_at = task.last_failure = task.progress_at = None
+    task.unclaimed = task.waits = task.accepted = task.cancel_sent = False
+    task.prepared = None
+
+
+def _exchange(state: RunState, graph: CompiledGraph) -> None:
+    """Go on by another graph. The sets of nodes are bits that only mean something in one graph, so they are made again."""
+    old, state.graph = state.graph, graph
+    entered = [node.id for node in old.members(state.entered)]
+    state.entered = sum(graph.nodes[each].bit for each in entered if each in graph.nodes)
+    state.possible = 0
+    for activation in state.activations.values():
+        _exchange_node(activation, graph.nodes[activation.node.id])
+    for node in _live_nodes(state):
+        state.possible |= node.bit | node.reach
+    for task in state.tasks.values():
+        node = task.activation.node
+        task.retry, task.limits = node.retry, node.limits
+
+
+def _exchange_node(activation: Activation, node: CompiledNode) -> None:
+    activation.node = node
+    activation.settled = None
+
+
+def _patch(state: RunState, patch: state_pb2.StateUpdate) -> None:
+    for name, value in patch.variables.items():
+        state.variables[name] = value
+    for name in patch.delete_variables:
+        state.variables.pop(name, None)
+    for message in patch.messages:
+        state.conversation.append(message)
+    state.terminate = state.terminate or patch.should_terminate
+    for activation in state.activations.values():
+        activation.carried = _patched(activation.carried, patch)
+        activation.entered_with = _patched(activation.entered_with, patch)
+    state.carried = _patched(state.carried, patch)
+
+
+def _patched(carried: Carried, patch: state_pb2.StateUpdate) -> Carried:
+    if patch.HasField("decision"):
+        carried = carry(carried, decision=patch.decision)
+    return carry(carried, paradigm=patch.paradigm) if patch.HasField("paradigm") else carried

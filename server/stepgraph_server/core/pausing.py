@@ -1,0 +1,65 @@
+"""Pausing a run, and letting it go on.
+
+Rules: a paused run goes on recording what comes to it, results and answers, and starts nothing: no attempt is assigned, no
+node goes on, no superstep starts, and no time but the run's own limit acts. What it would have done follows from the folded
+state, so unpausing needs no notes: nodes are lined up, tasks are handed out, and what was due meanwhile is due then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepgraph.v1 import event_pb2, run_pb2
+from stepgraph_server.core import steps, tasks
+from stepgraph_server.core.errors import Refused
+from stepgraph_server.core.state import TaskStatus
+
+if TYPE_CHECKING:
+    from stepgraph_server.core.inputs import Pause
+    from stepgraph_server.core.state import RunState
+    from stepgraph_server.core.turn import Turn
+
+
+def on_pause(turn: Turn, happened: Pause) -> None:
+    """Pause the run; one that is paused stays as it is. Raises Refused RUN_ENDED for one that has ended, or is about to."""
+    _refuse_if_ending(turn.state, "paused")
+    if not turn.state.paused:
+        turn.emit("run_paused", event_pb2.RunPaused(reason=happened.reason))
+
+
+def on_unpause(turn: Turn) -> None:
+    """Let the run go on; one that is not paused stays as it is. Raises Refused RUN_ENDED."""
+    _refuse_if_ending(turn.state, "unpaused")
+    if not turn.state.paused:
+        return
+    turn.emit("run_unpaused", event_pb2.RunUnpaused())
+    # Before the nodes: what waited longer comes first.
+    for task in list(turn.state.tasks.values()):
+        if task.status is TaskStatus.QUEUED and not task.held:
+            tasks.assign(turn, task)
+    steps.line_up(turn)
+
+
+def _refuse_if_ending(state: RunState, what: str) -> None:
+    if not state.final and state.stopping is None:
+        return
+    number = run_pb2.RUN_STATUS_STOPPING if not state.final else state.status
+    status = run_pb2.RunStatus.Name(run_pb2.RunStatus.ValueType(number)).removeprefix("RUN_STATUS_")
+    message = f"run {state.run_id} is {status}, so it can't be {what}"
+    raise Refused("RUN_ENDED", message, metadata={"run_id": state.run_id, "status": status})
+
+
+# Facts
+
+
+def apply_run_paused(state: RunState, _: event_pb2.RunEvent) -> None:
+    """Nothing starts any more."""
+    state.paused = True
+    for task in state.tasks.values():
+        # Whoever keeps those that wait for room forgets them with the same append.
+        task.waits = False
+
+
+def apply_run_unpaused(state: RunState, _: event_pb2.RunEvent) -> None:
+    """The run goes on."""
+    state.paused = False
