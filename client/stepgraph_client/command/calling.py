@@ -13,6 +13,7 @@ what can be expected to go wrong.
 | 5 | a watched run was CANCELLED |
 | 6 | the time that was given for watching is over; runs go on |
 | 130 | Ctrl-C; runs go on |
+| 141 | whoever read the output has gone away; runs go on |
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class ExitCode(IntEnum):
     RUN_CANCELLED = 5
     TIME_IS_UP = 6
     INTERRUPTED = 130
+    READER_GONE = 141
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

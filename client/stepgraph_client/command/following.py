@@ -17,12 +17,14 @@ from stepgraph.v1.event_pb2 import RunEvent
 from stepgraph_client.command.calling import ExitCode, Settings, as_command_error
 from stepgraph_client.command.live import LiveView
 from stepgraph_client.command.output import Output, console, plain, print_json_line, print_lines
+from stepgraph_client.command.piecing import Piecing
 from stepgraph_client.errors import StepgraphError
+from stepgraph_client.lines import Line, Piece
 from stepgraph_client.render import EventPrinter, Narrator
 from stepgraph_client.watching import is_final
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from rich.console import Console
 
@@ -44,8 +46,8 @@ class _Shown(Protocol):
         """Show an event."""
         ...
 
-    def say(self, text: str) -> None:
-        """Tell of trouble with the watching itself."""
+    def say(self, text: str, *, is_new: bool) -> None:
+        """Tell of trouble with the watching itself; `is_new`: it has just begun."""
         ...
 
 
@@ -55,8 +57,9 @@ class _JsonLines:
     def print(self, event: Event) -> None:
         print_json_line(plain(event))
 
-    def say(self, text: str) -> None:
-        click.echo(text, err=True)
+    def say(self, text: str, *, is_new: bool) -> None:
+        if is_new:
+            click.echo(text, err=True)
 
 
 class _PlainLines:
@@ -68,9 +71,11 @@ class _PlainLines:
     def print(self, event: Event) -> None:
         self._printer.print(event)
 
-    def say(self, text: str) -> None:
-        self._printer.end()
-        click.echo(text, err=True)
+    def say(self, text: str, *, is_new: bool) -> None:
+        # Once, not at every try: a server that is replaced is away for many of them.
+        if is_new:
+            self._printer.end()
+            click.echo(text, err=True)
 
     def end(self) -> None:
         self._printer.end()
@@ -92,11 +97,9 @@ class Follow:
         async with self._shown(history_only=history_only) as shown:
 
             def lost(status: Status, failures: int) -> None:
-                # Once, not at every try: a server that is replaced is away for many of them.
-                if failures == 1:
-                    trouble = status.message or status.code.name
-                    what = "lost the server" if status.lost else "the server has no room now"
-                    shown.say(f"{what} ({trouble}); trying again…")
+                trouble = status.message or status.code.name
+                what = "lost the server" if status.lost else "the server has no room now"
+                shown.say(f"{what} ({trouble}); trying again…", is_new=failures == 1)
 
             async for event in client.watch(
                 self.run_id, self.after_sequence, history_only=history_only, on_lost=lost
@@ -187,6 +190,23 @@ def _say(text: str, settings: Settings) -> None:
     print_lines(text, to=console(settings.color, is_error=True))
 
 
+class _Told:
+    """What one of many runs has told, as whole lines: pieces of several runs would not be told apart."""
+
+    def __init__(self, command: str) -> None:
+        self._narrator = Narrator(command)
+        self._pieces = Piecing()
+
+    def lines(self, event: Event) -> Iterator[Line]:
+        for told in self._narrator.tell(event):
+            match told:
+                case Piece():
+                    yield from self._pieces.add(told)
+                case Line():
+                    yield from self._pieces.end()
+                    yield told
+
+
 @dataclass(slots=True, kw_only=True)
 class ManyRuns:
     """Prints what happens in many runs, each line with its run. `root_run_id`: in that run and its child runs only."""
@@ -197,7 +217,7 @@ class ManyRuns:
     resume_token: str = ""
     longest_s: float | None = None
     exit_code: ExitCode = ExitCode.OK
-    narrators: dict[str, Narrator] = field(default_factory=dict)
+    told: dict[str, _Told] = field(default_factory=dict)
 
     async def watch(self, client: Client, which: RunFilterOptions) -> None:
         """Print what happens, for as long as it is wanted; with a root, until that is over."""
@@ -220,11 +240,13 @@ class ManyRuns:
                 }
             )
             return
-        narrator = self.narrators.setdefault(news.run_id, Narrator(self.settings.command))
-        for told in narrator.tell(news.event):
-            self.out.text(f"{news.run_id}  {told.text}", told.tone.value)
+        told = self.told.get(news.run_id)
+        if told is None:
+            told = self.told[news.run_id] = _Told(self.settings.command)
+        for line in told.lines(news.event):
+            self.out.text(f"{news.run_id}  {line.text}", line.tone.value)
         if is_final(news.event):
-            del self.narrators[news.run_id]
+            del self.told[news.run_id]
             if news.run_id == self.root_run_id:
                 kind = news.event.WhichOneof("kind") or ""
                 self.exit_code = _CODES.get(kind, ExitCode.OK)

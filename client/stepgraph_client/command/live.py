@@ -17,6 +17,7 @@ from rich.text import Text
 
 from stepgraph.v1.event_pb2 import RunEvent
 from stepgraph_client.command.picture import RunPicture, path_text
+from stepgraph_client.command.piecing import Piecing
 from stepgraph_client.lines import Line, Piece
 from stepgraph_client.render import Narrator, folded, visible
 from stepgraph_client.wording import question_text, shortened, span_text
@@ -31,10 +32,13 @@ if TYPE_CHECKING:
 
 #: How often it is drawn if nothing happens; often enough for seconds to tick.
 PERIOD_S = 0.25
-#: A line that is streamed without an end is let go in pieces of this length.
-MAX_OPEN_CHARACTERS = 4_000
+#: Of how many streams the end is shown.
+MAX_STREAMS = 3
 #: How many tasks and questions are named; the rest is counted.
 MAX_NAMED = 6
+
+#: Longer than it takes to try again. Who has not been told of trouble for so long is connected again, though nothing may happen.
+NOTICE_S = 8.0
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
@@ -53,10 +57,9 @@ class LiveView:
         self._narrator = Narrator(command)
         self._picture = RunPicture()
         self._now_s = now_s
-        # What was streamed and is not a whole line yet, by stream.
-        self._open: dict[str, Piece] = {}
+        self._pieces = Piecing()
         self._live = Live(console=console, auto_refresh=False, transient=True)
-        self._notice = ""
+        self._notice, self._notice_s = "", 0.0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -84,41 +87,30 @@ class LiveView:
             match told:
                 case Line():
                     self.end()
-                    self._write(told.text, told.tone.value)
+                    self._write(told)
                 case Piece():
-                    self._piece(told)
+                    for line in self._pieces.add(told):
+                        self._write(line)
         if isinstance(event, RunEvent):
             self._picture.take(event)
 
-    def say(self, text: str) -> None:
-        """Show trouble with the watching itself, until the next event."""
-        self._notice = text
+    def say(self, text: str, *, is_new: bool = True) -> None:  # noqa: ARG002  (shown as long as it lasts)
+        """Show trouble with the watching itself, until the next event, or until it has not been told again for a while."""
+        self._notice, self._notice_s = text, self._now_s()
         self.draw()
 
     def end(self) -> None:
         """Let go of what was streamed so far, so that what follows stands below it."""
-        for piece in self._open.values():
-            self._write(f"  │ {piece.text}", piece.tone.value)
-        self._open.clear()
+        for line in self._pieces.end():
+            self._write(line)
 
     def draw(self) -> None:
         """Draw where the run is now."""
         self._live.update(Group(*self._lines()), refresh=True)
 
-    def _piece(self, piece: Piece) -> None:
-        before = self._open.pop(piece.stream, None)
-        text = (before.text if before else "") + piece.text
-        *whole, rest = text.split("\n")
-        if len(rest) > MAX_OPEN_CHARACTERS:
-            whole, rest = [*whole, rest], ""
-        for line in whole:
-            self._write(f"  │ {line}", piece.tone.value)
-        if rest:
-            self._open[piece.stream] = Piece(stream=piece.stream, text=rest, tone=piece.tone)
-
-    def _write(self, text: str, style: str) -> None:
-        for line in folded(visible(text), self._console.width):
-            self._console.print(Text(line, style=style))
+    def _write(self, line: Line) -> None:
+        for part in folded(visible(line.text), self._console.width):
+            self._console.print(Text(part, style=line.tone.value))
 
     # What stands below the lines ------------------------------------------------------------------------------------
 
@@ -133,7 +125,7 @@ class LiveView:
 
     def _streamed(self, width: int) -> Iterator[Text]:
         """Yield the end of what is being streamed."""
-        for piece in list(self._open.values())[-3:]:
+        for piece in self._pieces.open[-MAX_STREAMS:]:
             room = max(width - 6, 10)
             shown = visible(piece.text)[-room:]
             yield Text(f"  │ {shown}", style=piece.tone.value)
@@ -156,7 +148,7 @@ class LiveView:
         for question in questions[:MAX_NAMED]:
             text = shortened(question_text(question), 200)
             yield Text(visible(f" ? {question.node_id}: {text}"), style="bold magenta")
-        if self._notice:
+        if self._notice and self._now_s() - self._notice_s < NOTICE_S:
             yield Text(visible(f" ! {self._notice}"), style="yellow")
 
     def _tasks(self) -> Iterator[Text]:

@@ -6,13 +6,14 @@ and one that can't be loaded, because its package's extras are not installed, sa
 
 from __future__ import annotations
 
-import difflib
+import os
+import sys
 from importlib.metadata import EntryPoint, entry_points
 
 import click
 
 from stepgraph_client.command.answering import answer_command
-from stepgraph_client.command.calling import CommandError
+from stepgraph_client.command.calling import CommandError, ExitCode
 from stepgraph_client.command.completing import completion_command
 from stepgraph_client.command.config import config_command
 from stepgraph_client.command.doctor import doctor_command
@@ -23,13 +24,13 @@ from stepgraph_client.command.health import health_command
 from stepgraph_client.command.interrupts import interrupts_group
 from stepgraph_client.command.run import run_command
 from stepgraph_client.command.runs import runs_group
-from stepgraph_client.command.tree import settle, shared_options
+from stepgraph_client.command.tree import VerbGroup, settle, shared_options
 from stepgraph_client.command.values import values_group
 
 PLUGINS = "stepgraph.commands"
 
 
-class CommandGroup(click.Group):
+class CommandGroup(VerbGroup):
     """Our own commands, and those of other packages, which are loaded when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -45,22 +46,14 @@ class CommandGroup(click.Group):
             return _loaded(entry)
         return None
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; one that is misspelt is told which was meant."""
-        name = args[0]
-        if self.get_command(ctx, name) is None and not name.startswith("-"):
-            near = difflib.get_close_matches(name, self.list_commands(ctx), 1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            message = f"there is no command {name!r}{meant}"
-            raise click.UsageError(message, ctx)
-        return super().resolve_command(ctx, args)
-
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; an option of all commands that a command of another package does not know is told where it goes."""
         try:
             result: object = super().invoke(ctx)
+        except BrokenPipeError:
+            # Whoever reads has enough, as `head` does. Python must not try again at its end; and 1 would mean a run that failed.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(ExitCode.READER_GONE) from None
         except click.NoSuchOption as error:
             if error.option_name not in {name for each in shared_options() for name in each.opts}:
                 raise
@@ -85,7 +78,7 @@ def stepgraph(context: click.Context) -> None:
       4  the server can't be reached, or did not answer in time
       5  a watched run was CANCELLED
       6  the time for watching (--for) is over
-      130  Ctrl-C; runs go on
+      130  Ctrl-C; runs go on. 141  nobody reads the output any more
     """  # noqa: D301  (click's mark for a paragraph that it must not wrap)
     context.obj = settle(context)
 

@@ -178,9 +178,17 @@ class Output:
             self.console.print(Text(line, style=style))
 
 
+class _Console(Console):
+    """A console that leaves it to the command what a reader who has gone away means."""
+
+    def on_broken_pipe(self) -> None:
+        # rich would end the process with 1, which would mean a run that failed.
+        raise BrokenPipeError
+
+
 def console(color: Color = Color.AUTO, *, is_error: bool = False) -> Console:
     """Return a console on stdout, or stderr, as they are now. Nothing is wrapped, highlighted or read as markup."""
-    return Console(
+    return _Console(
         file=sys.stderr if is_error else sys.stdout,
         highlight=False,
         soft_wrap=True,

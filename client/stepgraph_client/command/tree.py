@@ -6,6 +6,7 @@ settings ends the command as if it was typed wrongly, and says where it stands.
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -186,6 +187,18 @@ class VerbGroup(click.Group):
         if self._default and is_verbless and not ctx.resilient_parsing:
             args = [self._default, *args]
         return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; one that is misspelt is told which was meant."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            near = difflib.get_close_matches(name, self.list_commands(ctx), 1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            message = f"there is no command {name!r}{meant}"
+            raise click.UsageError(message, ctx)
+        return super().resolve_command(ctx, args)
 
 
 VerbGroup.group_class = VerbGroup

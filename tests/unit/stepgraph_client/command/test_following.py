@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from stepgraph.v1.event_pb2 import RunPaused
+from stepgraph.v1.event_pb2 import RunPaused, TransientEvent
+from stepgraph.v1.task_pb2 import TaskProgress
 from stepgraph_client.command.calling import ExitCode, Settings
 from stepgraph_client.command.following import Follow, ManyRuns, follow, is_live
 from stepgraph_client.command.output import Form, Output
@@ -90,7 +91,7 @@ def test_news_of_many_runs_bear_the_name_of_their_run(capsys) -> None:
     for event in (run_event(1, run_paused=RunPaused(reason="lunch")), ended):
         printer.print(RunNews(run_id="r", event=event, resume_token=""))
     assert capsys.readouterr().out.splitlines()[0].startswith("r  paused: lunch")
-    assert printer.narrators == {}
+    assert printer.told == {}
 
 
 def test_news_of_many_runs_are_json_lines_if_that_is_wanted(capsys) -> None:
@@ -146,3 +147,15 @@ def test_a_lost_server_is_told_beside_json_as_well(server, capsys) -> None:
 def test_only_a_terminal_that_wants_it_is_drawn_on(options, live) -> None:
     """Piped, dumb or without colour there are lines."""
     assert is_live(Console(file=io.StringIO(), **options)) is live
+
+
+def test_what_streams_in_many_runs_is_told_by_whole_lines(capsys) -> None:
+    """Pieces of several runs would not be told apart."""
+    printer = ManyRuns(settings=Settings())
+    for run_id, text in (("a", "on"), ("b", "x"), ("a", "e\ntw")):
+        delta = TaskProgress(text=TaskProgress.TextDelta(text=text))
+        event = TransientEvent(task_id="1/n/t0/e0", attempt=1, progress=delta)
+        printer.print(RunNews(run_id=run_id, event=event, resume_token=""))
+    assert capsys.readouterr().out == "a    │ one\n"
+    printer.print(RunNews(run_id="b", event=run_event(run_paused=RunPaused()), resume_token=""))
+    assert capsys.readouterr().out.splitlines()[0] == "b    │ x"

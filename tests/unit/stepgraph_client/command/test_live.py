@@ -37,7 +37,8 @@ class Screen:
         )
         self._pyte = pyte.Screen(width, height)
         self._stream = pyte.Stream(self._pyte)
-        self.view = LiveView(console, now_s=lambda: 10.0)
+        self.now_s = 10.0
+        self.view = LiveView(console, now_s=lambda: self.now_s)
 
     @property
     def lines(self) -> list[str]:
@@ -121,12 +122,6 @@ async def test_two_streams_do_not_mix() -> None:
     assert "  │ bb" in shown
 
 
-async def test_a_line_without_an_end_is_let_go_in_pieces() -> None:
-    screen = Screen()
-    await screen.after(*begun(), text("x" * (live.MAX_OPEN_CHARACTERS + 1)))
-    assert screen.view._open == {}
-
-
 async def test_what_a_run_waits_for_is_shown() -> None:
     opened = pb.InterruptOpened()
     opened.question.interrupt_id = "q"
@@ -162,6 +157,21 @@ async def test_trouble_with_the_watching_is_shown_until_the_next_event() -> None
         screen.view.say("lost the server")
         assert screen.lines[-1] == " ! lost the server"
         screen.view.print(begun()[0])
+        screen.view.draw()
+        assert "lost" not in "".join(screen.lines)
+
+
+async def test_trouble_that_is_not_told_again_is_over() -> None:
+    """A run that waits brings no event, also when the server is back."""
+    screen = Screen()
+    async with screen.view.running():
+        screen.view.say("lost the server")
+        screen.now_s += live.NOTICE_S - 1
+        screen.view.say("lost the server", is_new=False)
+        screen.now_s += live.NOTICE_S - 1
+        screen.view.draw()
+        assert screen.lines[-1] == " ! lost the server"
+        screen.now_s += 2
         screen.view.draw()
         assert "lost" not in "".join(screen.lines)
 

@@ -173,3 +173,14 @@ def test_json_and_another_form_exclude_each_other(run) -> None:
     assert "--json and --output yaml exclude each other" in ended.err
     assert run("runs", "list", "--json", "-o", "json").json == []
     assert run("runs", "list", "-o", "xml").code == 2
+
+
+def test_a_reader_who_has_gone_away_is_left_to_the_command() -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    to = console()
+    to.file = Gone()
+    with pytest.raises(BrokenPipeError):
+        to.print("x")

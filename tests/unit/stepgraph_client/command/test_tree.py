@@ -93,3 +93,10 @@ def test_a_group_without_a_default_shows_what_it_has(run) -> None:
     ended = run("runs")
     assert ended.code == 2
     assert "Commands:" in ended.err + ended.out
+
+
+def test_a_verb_that_is_misspelt_is_told_which_was_meant(run) -> None:
+    ended = run("runs", "histroy", "r")
+    assert ended.code == 2
+    assert "there is no command 'histroy'; did you mean history?" in ended.err
+    assert "there is no command 'qqq'\n" in run("runs", "qqq").err
