@@ -123,3 +123,13 @@ class LiveRun:
     world: World | None = None
     #: The trace that its spans stand in; it follows from the state, so it goes when the state does.
     trace: RunTrace | None = None
+
+    @property
+    def log_fields(self) -> dict[str, str]:
+        """What a log record says of the run. Its trace is known once something of it was decided here."""
+        trace_id = self.trace.trace_id if self.trace is not None else ""
+        return {
+            "namespace": self.key.namespace,
+            "run_id": self.key.run_id,
+            "trace_id": trace_id,
+        }

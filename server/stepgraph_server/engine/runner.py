@@ -35,6 +35,7 @@ from stepgraph_server.storage.errors import (
     RunExists,
     StorageError,
 )
+from stepgraph_server.telemetry import names
 from stepgraph_server.telemetry.run_observer import RunObserver
 
 if TYPE_CHECKING:
@@ -366,8 +367,8 @@ class Runner:
             logging.DEBUG if expected else logging.WARNING,
             "an append failed; the run is read again",
             extra={
-                "action": "append_failed",
-                "run_id": run.key.run_id,
+                "action": names.RUN_REREAD,
+                **run.log_fields,
                 "error": type(failure).__name__,
                 "cause": str(failure),
             },
@@ -481,7 +482,7 @@ class Runner:
         if quarantined.cause_text != QUARANTINED_BEFORE and not self.closing:
             _log.error(
                 "a run is quarantined",
-                extra={"action": "run_quarantined", "run_id": key.run_id},
+                extra={"action": names.RUN_QUARANTINED, **run.log_fields},
                 exc_info=error,
             )
             self._condemned.add(key)

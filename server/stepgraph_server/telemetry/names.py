@@ -48,6 +48,15 @@ CALL_REFUSED: Final = "call.refused"
 JOURNAL_FAILED: Final = "journal.failed"
 """Appends could not be written; said once until one could again. Fields: cause, with SQLite's words and the path."""
 
+JOURNAL_FAULT: Final = "journal.fault"
+"""A fault of ours while something was written; with a traceback. Whoever waits for it is told that it was not written."""
+
+RUN_REREAD: Final = "run.reread"
+"""An append of a run failed, so the run is read again; at level debug if that is to be expected. Fields: namespace, run_id, trace_id, error, cause."""
+
+RUN_QUARANTINED: Final = "run.quarantined"
+"""A run can't be read or decided: nothing acts on it any more. Fields: namespace, run_id, trace_id; with a traceback."""
+
 LOOP_LAGGED: Final = "loop.lagged"
 """One turn of the loop took more than 250 ms; said at most every 5 s. Fields: milliseconds, of the longest."""
 

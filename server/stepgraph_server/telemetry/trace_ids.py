@@ -51,15 +51,16 @@ class RunTrace:
         self.tracestate = state.tracestate
         self._passed_on = state.traceparent
         self._key = b""
-        self.trace_id = self.parent_id = ""
+        self.trace_id = self.parent_id = flags = ""
         self.is_sampled = False
+        if state.traceparent:
+            _, self.trace_id, self.parent_id, flags = state.traceparent.split("-")[:4]
         if sampler is None:
             return
         # The start is part of it: another server, or another journal, may have a run of the same name.
         name = f"{namespace}/{state.run_id}/{state.started_at}".encode()
         self._key = blake2b(name, digest_size=32).digest()
-        if state.traceparent:
-            _, self.trace_id, self.parent_id, flags = state.traceparent.split("-")[:4]
+        if flags:
             self.is_sampled = sampler.decides(
                 self.trace_id, parent_sampled=bool(int(flags, 16) & 1)
             )

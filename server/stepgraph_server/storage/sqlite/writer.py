@@ -22,6 +22,7 @@ from stepgraph_server.storage.journal import Backlog
 from stepgraph_server.storage.records import Append, Appended
 from stepgraph_server.storage.sqlite.connection import unavailable
 from stepgraph_server.storage.sqlite.group import GroupWriter
+from stepgraph_server.telemetry import names
 from stepgraph_server.telemetry.histogram import Histogram
 
 if TYPE_CHECKING:
@@ -259,7 +260,7 @@ class Writer:
             written = group_writer.write(group)
         except Exception as error:  # noqa: BLE001 the thread must live on
             # A fault of ours, and the callers must hear of it: they wait for nothing else.
-            _log.exception("writing failed", extra={"action": "journal.write_failed"})
+            _log.exception("A fault of ours while writing", extra={"action": names.JOURNAL_FAULT})
             return group_writer.fail(group, unavailable(self._path, error))
         self.commits.observe(time.perf_counter() - began)
         return written

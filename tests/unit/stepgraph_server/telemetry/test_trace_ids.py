@@ -61,6 +61,7 @@ def test_what_is_not_sampled_says_so_to_executors():
 def test_whoever_records_nothing_passes_on_what_came():
     it = trace(CALLER, sampler=None)
     assert not it.is_sampled
+    assert it.trace_id == "4bf92f3577b34da6a3ce929d0e0e4736"  # for logs
     assert it.traceparent("t", 1) == CALLER
     assert trace(sampler=None).traceparent("t", 1) == ""
 

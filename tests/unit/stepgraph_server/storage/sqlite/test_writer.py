@@ -214,7 +214,7 @@ async def test_a_fault_of_ours_is_reported_and_the_thread_lives_on(
         (result,) = await bed.reported(1)
         assert isinstance(result.error, JournalUnavailable)
         assert "a fault" in str(result.error)
-    assert caplog.records[0].action == "journal.write_failed"
+    assert caplog.records[0].action == "journal.fault"
     bed.writer.submit(append(1))
     assert errors(await bed.reported(2))[1:] == [None]
 
