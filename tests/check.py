@@ -75,6 +75,9 @@ def static_steps() -> Iterator[Step]:
         name="generated code", command=(sys.executable, ROOT / "scripts/generate.py", "--check")
     )
     yield Step(name="reference", command=(sys.executable, ROOT / "scripts/reference.py", "--check"))
+    yield Step(
+        name="command line", command=(sys.executable, ROOT / "scripts/command_line.py", "--check")
+    )
     yield Step(name="import-linter", command=(BIN / "lint-imports", "--no-logo"))
     yield Step(name="mypy", command=(BIN / "mypy", *typed))
 

@@ -242,6 +242,10 @@ class Client:
             self._client.watch_runs(resume_token=resume_token, view=view, **which)
         )
 
+    def watch_position(self, **which: Unpack[RunFilterOptions]) -> str:
+        """Return where a watch of these runs begins if it begins now."""
+        return self._loop.run(self._client.watch_position(**which))
+
     def cancel(self, run_id: str, reason: str = "") -> Run:
         """Stop a run."""
         return self._loop.run(self._client.cancel(run_id, reason))

@@ -77,6 +77,7 @@ def test_everything_else_is_there_too(plain, server) -> None:
     assert plain.answer_external("t", proceed()).answered_by
     assert [each.sequence for each in plain.watch("r", history_only=True)] == [1]
     assert list(plain.watch_runs()) == []
+    assert plain.watch_position() == ""
     assert plain.state("r").sequence == 0
     assert plain.explain("r").waits
     assert plain.get_run("r").run_id == "r"
