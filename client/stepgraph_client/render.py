@@ -6,11 +6,9 @@ refer to. An event that this version does not know gives no line. `EventPrinter`
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -18,6 +16,7 @@ from stepgraph.v1.event_pb2 import EdgeVerdict, RunEvent, TransientEvent
 from stepgraph.v1.run_pb2 import RunStatus
 from stepgraph_client import wording
 from stepgraph_client.errors import failure_text
+from stepgraph_client.folding import folded
 from stepgraph_client.lines import Line, Piece, Tone
 from stepgraph_client.task_errors import EXECUTOR_ERROR
 
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
     from stepgraph.v1.task_pb2 import TaskAssignment
     from stepgraph_client.lines import Telling
     from stepgraph_client.watching import Event
-
-
-_WORDS = re.compile(r"'[^']*'|\S+")
 
 
 class Narrator:
@@ -444,33 +440,6 @@ def visible(text: str) -> str:
     return "".join(
         each if each.isprintable() or each in "\n\t" else f"\\x{ord(each):02x}" for each in text
     )
-
-
-def folded(text: str, width: int) -> list[str]:
-    """Return a line as it fits a terminal: broken between words, what goes on is indented.
-
-    A line that is a command is broken as a shell has it, so that it can be copied; what is quoted stays whole, and so does an
-    id, even where it is too long.
-    """
-    if cell_len(text) <= width:
-        return [text]
-    indent = text[: len(text) - len(text.lstrip())]
-    is_command = text.lstrip().startswith("stepgraph ")
-    words = _WORDS.findall(text)
-    lines, line = [], indent
-    room = width - (2 if is_command else 0)
-    for word in words:
-        is_first = not line.strip()
-        longer = f"{line}{word}" if is_first else f"{line} {word}"
-        if cell_len(longer) <= room or is_first:
-            line = longer
-            continue
-        lines.append(f"{line} \\" if is_command else line)
-        line = f"{indent}    {word}"
-        if cell_len(line) > room:
-            # Without its indentation a long id may still fit.
-            line = word
-    return [*lines, line]
 
 
 def who(task_id: str) -> str:

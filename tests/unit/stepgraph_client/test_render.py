@@ -19,7 +19,6 @@ from stepgraph_client.lines import Line, Piece, Tone
 from stepgraph_client.render import (
     EventPrinter,
     Narrator,
-    folded,
     question_lines,
     visible,
 )
@@ -416,32 +415,6 @@ def test_a_function_that_raised_is_told_with_the_edge_that_would_take_it() -> No
         "  an edge with `when: {error_occurred: [EXECUTOR_ERROR]}` would go on from here",
     ]
     assert len(said(node_failed=pb.NodeFailed(node_id="x", failure=raised, edges=[FOLLOWED]))) == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "width", "lines"),
-    [
-        ("short", 10, ["short"]),
-        ("  one two three four", 12, ["  one two", "      three", "      four"]),
-        (
-            "  stepgraph answer q --revise 'what should change'",
-            28,
-            [
-                "  stepgraph answer q \\",
-                "      --revise \\",
-                "      'what should change'",
-            ],
-        ),
-        ("of 01a22d92-39e4-75f6", 10, ["of", "01a22d92-39e4-75f6"]),
-        ("  of 01a22d92-39e4-75f6", 20, ["  of", "01a22d92-39e4-75f6"]),
-        ("検査検査 検査", 8, ["検査検査", "    検査"]),
-    ],
-)
-def test_a_long_line_is_broken_between_words_and_a_command_as_a_shell_has_it(
-    text, width, lines
-) -> None:
-    """An id stays whole, however narrow it is."""
-    assert folded(text, width) == lines
 
 
 def test_lines_are_folded_on_a_terminal_alone() -> None:
