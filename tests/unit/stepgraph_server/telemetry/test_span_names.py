@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stepgraph_server.telemetry import span_names
+from tests.support import otlp_tables
 
 
 def test_every_attribute_has_a_place_and_a_meaning():
@@ -24,3 +25,9 @@ def test_no_attribute_of_the_conventions_is_one_that_holds_payloads():
         "gen_ai.tool.definitions",
     }
     assert not payloads & set(span_names.ATTRIBUTES)
+
+
+def test_the_tables_of_the_documentation_are_those_of_the_code():
+    """If not: `python -m tests.support.otlp_tables`."""
+    page = otlp_tables.PAGE.read_text()
+    assert otlp_tables.renewed(page) == page
