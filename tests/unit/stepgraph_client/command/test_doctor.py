@@ -11,8 +11,10 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from stepgraph.v1 import executor_service_pb2 as pb
+from stepgraph.v1 import executor_service_pb2_grpc as executors_grpc
 from stepgraph_client import transfers
 from stepgraph_client.command import doctor
+from stepgraph_client.command.calling import Settings as CommandSettings
 from stepgraph_client.command.doctor import Verdict, clock_finding, version_finding
 from stepgraph_server import app
 from stepgraph_server.config import Settings
@@ -214,3 +216,57 @@ def test_what_the_way_may_explain_is_not_held_against_a_clock(server_s, verdict,
     finding = clock_finding(server_s, 100.0, 101.0)
     assert finding.verdict is verdict
     assert text in finding.text
+
+
+def test_a_server_that_says_nothing_is_not_waited_for(run) -> None:
+    """It takes the connection, and that is all."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        ended = run("doctor", "--json", "--timeout", "300ms", address=address)
+    assert ended.code == 4
+    assert by_check(ended.json)["reachable"]["verdict"] == "fail"
+
+
+async def test_a_session_without_a_welcome_is_told() -> None:
+    """A proxy may let calls through and streams not."""
+
+    class Silent(executors_grpc.ExecutorServiceServicer):
+        async def Connect(self, request_iterator, context):  # noqa: N802
+            await asyncio.Event().wait()
+            yield pb.ConnectResponse()
+
+    server = grpc.aio.server()
+    executors_grpc.add_ExecutorServiceServicer_to_server(Silent(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    settings = CommandSettings(server=f"127.0.0.1:{port}")
+    async with grpc.aio.insecure_channel(settings.server) as channel:
+        (finding,) = await doctor._session(channel, settings, 0.2)
+    await server.stop(0)
+    assert finding.verdict is Verdict.FAIL
+    assert finding.text == "no welcome within 0.2 s"
+
+
+class _Welcoming(executors_grpc.ExecutorServiceServicer):
+    """Welcomes whoever comes, and does not list them."""
+
+    async def Connect(self, request_iterator, context):  # noqa: N802
+        welcome = pb.Welcome(protocol_version=1, server_version="stepgraph/0.1.0")
+        yield pb.ConnectResponse(welcome=welcome)
+        async for _ in request_iterator:
+            yield pb.ConnectResponse()
+
+    async def ListExecutors(self, request, context):  # noqa: N802
+        return pb.ListExecutorsResponse(executors=[pb.Executor(executor_id="other")])
+
+
+async def test_a_clock_that_is_not_told_is_left_out() -> None:
+    server = grpc.aio.server()
+    executors_grpc.add_ExecutorServiceServicer_to_server(_Welcoming(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    settings = CommandSettings(server=f"127.0.0.1:{port}")
+    async with grpc.aio.insecure_channel(settings.server) as channel:
+        findings = await doctor._session(channel, settings, 5)
+    await server.stop(0)
+    assert [each.check for each in findings] == ["session", "version", "limits"]

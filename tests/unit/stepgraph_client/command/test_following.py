@@ -14,6 +14,7 @@ from stepgraph.v1.task_pb2 import TaskProgress
 from stepgraph_client.command.calling import ExitCode, Settings
 from stepgraph_client.command.following import Follow, ManyRuns, follow, is_live
 from stepgraph_client.command.output import Form, Output
+from stepgraph_client.command.settings import Color
 from stepgraph_client.watching import RunNews
 from tests.support.fake_server import LOST, run_event, unknown_event
 
@@ -159,3 +160,20 @@ def test_what_streams_in_many_runs_is_told_by_whole_lines(capsys) -> None:
     assert capsys.readouterr().out == "a    │ one\n"
     printer.print(RunNews(run_id="b", event=run_event(run_paused=RunPaused()), resume_token=""))
     assert capsys.readouterr().out.splitlines()[0] == "b    │ x"
+
+
+def test_on_a_terminal_a_run_is_shown_live(server, capsys, monkeypatch) -> None:
+    """And its past alone is lines, since nothing of it changes any more."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    out = Output(settings=Settings(color=Color.ALWAYS))
+    server.add_run("r", run_event(run_paused=RunPaused(reason="lunch"))).complete()
+    server.refuse("WatchRun", LOST)
+    assert watched(progress(server, out=out)) == 0
+    drawn = capsys.readouterr().out
+    assert "\x1b[2K" in drawn
+    assert "lost the server" in drawn
+    history = progress(server, out=out)
+    with pytest.raises(SystemExit):
+        follow(history, lambda client: history.watch(client, history_only=True))
+    assert "\x1b[2K" not in capsys.readouterr().out

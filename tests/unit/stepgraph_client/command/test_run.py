@@ -48,7 +48,7 @@ def test_everything_that_can_be_said_arrives(run, server) -> None:
         *("run", "react", "--input", "hi", "--var", "city=Oslo", "--var", "days:=3"),
         *("--message", "hello", "--label", "a=b", "--selector", "c=d", "--run-id", "mine"),
         *("--max-iterations", "5", "--token-limit", "6", "--time-limit", "1m"),
-        *("--continue-from", "old"),
+        *("--continue-from", "old", "--delay", "5s"),
     )
     (request,) = server.requests["StartRun"]
     assert request.input.value.text == "hi"
@@ -58,6 +58,14 @@ def test_everything_that_can_be_said_arrives(run, server) -> None:
     assert (dict(request.labels), dict(request.selector)) == ({"a": "b"}, {"c": "d"})
     assert (request.run_id, request.max_iterations, request.token_limit) == ("mine", 5, 6)
     assert (request.time_limit.seconds, request.continue_from) == (60, "old")
+    assert request.delay.seconds == 5
+
+
+def test_a_script_gets_the_id_and_nothing_else(run) -> None:
+    """The same as --detach; the hint for people goes elsewhere."""
+    ended = run("run", "react", "-o", "ids", "--run-id", "mine")
+    assert (ended.code, ended.out) == (0, "mine\n")
+    assert run("run", "react", "--detach", "--run-id", "other").out == "other\n"
 
 
 def test_json_input_stays_exact(run, server) -> None:
