@@ -11,6 +11,7 @@ import pytest
 from stepgraph.v1 import event_pb2, failure_pb2, run_pb2, state_pb2, value_pb2
 from stepgraph_server.core.instants import Instant
 from stepgraph_server.storage.errors import (
+    AppendInvalid,
     JournalUnavailable,
     RequestIdReused,
     RunExists,
@@ -20,7 +21,7 @@ from stepgraph_server.storage.errors import (
 )
 from stepgraph_server.storage.graphs import GraphReference
 from stepgraph_server.storage.journal import MAX_WAITING_APPENDS
-from stepgraph_server.storage.records import RunProgress
+from stepgraph_server.storage.records import Prefix, RunProgress
 from stepgraph_server.storage.runs import RunQuery
 from stepgraph_server.storage.values import VALUE_CHUNK_BYTES
 from tests.contracts.storing import (
@@ -106,6 +107,65 @@ async def test_a_run_is_created_once(bench: Bench) -> None:
     (again,) = await bench.submit(append(1))
     assert isinstance(again.error, RunExists)
     assert again.error.key == key()
+
+
+async def test_a_run_may_begin_with_the_appends_of_another(bench: Bench) -> None:
+    """They are copied in the same commit, and have positions of their own; the other run stays as it is."""
+    await bench.submit(append(1, 2), append(3), append(4))
+    forked = append(
+        4,
+        5,
+        key=key("f1"),
+        creation=creation("f1", origin=b"o"),
+        prefix=Prefix(source=key(), last_sequence=3),
+    )
+    [appended] = await bench.submit(forked)
+    assert appended.error is None
+    [carried_on] = await bench.submit(append(6, key=key("f1")))
+    assert carried_on.error is None
+    batches = await bench.store.journal.read(key("f1"), 0, 1 << 20)
+    assert [(each.first_sequence, each.last_sequence) for each in batches] == [
+        (1, 2),
+        (3, 3),
+        (4, 5),
+        (6, 6),
+    ]
+    originals = await bench.store.journal.read(key(), 0, 1 << 20)
+    assert [each.batch for each in batches[:2]] == [each.batch for each in originals[:2]]
+    positions = [each.position for each in (*originals, *batches)]
+    assert positions == sorted(set(positions))
+    everything = await bench.store.journal.read_positions("default", 0, 1 << 20)
+    assert [batch.position for _, batch in everything] == positions
+    assert bench.store.journal.head_position() == carried_on.position
+    record = await bench.store.runs.get(key("f1"))
+    assert record is not None
+    assert (record.progress.last_sequence, record.creation.origin) == (6, b"o")
+
+
+@pytest.mark.parametrize(
+    ("source", "last"),
+    [("no", 3), ("r1", 2), ("r1", 9)],
+    ids=["no run", "in an append", "beyond"],
+)
+async def test_a_prefix_that_is_not_there_fails_that_append_alone(
+    bench: Bench, source: str, last: int
+) -> None:
+    """Nothing of the run is left, and its id is free."""
+    await bench.submit(append(1), append(2, 3))
+    forked = append(
+        last + 1,
+        key=key("f1"),
+        creation=creation("f1"),
+        prefix=Prefix(source=key(source), last_sequence=last),
+    )
+    bad, good = await bench.submit(forked, append(4))
+    assert isinstance(bad.error, AppendInvalid)
+    assert "can't be the prefix" in str(bad.error)
+    assert good.error is None
+    assert await bench.store.runs.get(key("f1")) is None
+    assert await bench.store.journal.read(key("f1"), 0, 1 << 20) == []
+    [again] = await bench.submit(append(1, key=key("f1")))
+    assert again.error is None
 
 
 async def test_the_same_id_in_another_namespace_is_another_run(bench: Bench) -> None:

@@ -21,7 +21,7 @@ from tests.support.core_world import PlayedWorld
 if TYPE_CHECKING:
     from stepgraph.v1 import event_pb2
     from stepgraph_server.core.graph import CompiledGraph
-    from stepgraph_server.core.inputs import Decision, Input
+    from stepgraph_server.core.inputs import Decision, Fork, Input
     from stepgraph_server.core.state import RunState
 
 RUN_ID = "r1"
@@ -41,6 +41,8 @@ class PlayedRun:
         self.now = START
         self.state: RunState = new_state(RUN_ID, graph, self.now)
         self.events: list[event_pb2.RunEvent] = []
+        #: Graphs that it was forked to, by digest.
+        self.graphs: dict[str, CompiledGraph] = {}
         #: Tasks that wait for room, in order.
         self.waiting: list[str] = []
         #: The instance that has or had an attempt.
@@ -70,17 +72,30 @@ class PlayedRun:
 
     def restart(self) -> None:
         """Forget the state, and fold it from the journal."""
-        self.state = fold(RUN_ID, self.graph, self.events)
+        self.state = self._fold()
         self.waiting = [
             task.id
             for task in self.state.tasks.values()
             if task.status is TaskStatus.QUEUED and not task.held
         ]
 
+    def fork(self, sequence: int, fork: Fork) -> PlayedRun:
+        """Return the run that begins with this one's events up to `sequence`, once it has begun. Raises Refused."""
+        forked = PlayedRun(self.graph, self.world)
+        forked.now = self.now
+        forked.graphs = {**self.graphs, **({fork.graph.digest: fork.graph} if fork.graph else {})}
+        forked.events = self.events[:sequence]
+        forked.state = forked._fold()
+        forked.happen(fork)
+        return forked
+
+    def _fold(self) -> RunState:
+        return fold(RUN_ID, self.graph, self.events, self.graphs)
+
     def _twin(self) -> RunState:
         if not self.events:
             return new_state(RUN_ID, self.graph, self.now)
-        twin = fold(RUN_ID, self.graph, self.events)
+        twin = self._fold()
         twin.journal_bytes = self.state.journal_bytes
         for task_id, task in self.state.tasks.items():
             other = twin.tasks[task_id]
@@ -119,7 +134,7 @@ class PlayedRun:
         troubles = check(self.state, self.events)
         if goes_on_by_itself(self.state) and not self.has_yielded:
             troubles.append("something is left to decide, and no decision yielded")
-        folded = fold(RUN_ID, self.graph, self.events)
+        folded = self._fold()
         for task_id, task in self.state.tasks.items():
             held = prepare(self.state, task).build(self.state)
             again = prepare(folded, folded.tasks[task_id]).build(folded)

@@ -256,6 +256,33 @@ class Script:
         """Look at the run; nothing happens."""
         return self._happen(inputs.Look())
 
+    def do_fork(self, words: Words, body: Lines) -> Lines:
+        """Go on with a fork: `fork 7 iterations=5 tokens=100 time_limit=5s graph`; below it what is changed.
+
+        `answer <activation> <kind>…`, `result <task> <result>`, `paradigm <name>`, `unset <name>` or `name = value`. With the
+        word `graph` it goes on by the graph that was read last.
+        """
+        (at, *plain), named = reports.split(words)
+        given, state = dict(named), self.run.state
+        fork = _fork(body, self.run)
+        forked = fork.forked
+        forked.run_id, forked.origin.run_id, forked.origin.sequence = RUN_ID, "r0", int(at)
+        forked.max_iterations = int(given.get("iterations", str(state.max_iterations)))
+        forked.token_limit = int(given.get("tokens", "0"))
+        if "time_limit" in given:
+            limit = after(self.run.now, reports.span(given["time_limit"]))
+            forked.time_limit_time.CopyFrom(to_timestamp(limit))
+        if plain:
+            assert self.graph is not None
+            forked.graph.digest = self.graph.digest
+            fork = replace(fork, graph=self.graph)
+        try:
+            self._run = self.run.fork(int(at), fork)
+        except Refused as refusal:
+            return [f"refused {refusal.reason}: {refusal.message}"]
+        self._status = status_name(self.run.state.status)
+        return [*map(event_line, self.run.events[int(at) :]), f"= {self._status}"]
+
     def do_fold(self, _: Words, __: Lines) -> Lines:
         """Forget the state and fold it from the journal, as a restart does; then go on."""
         self.run.restart()
@@ -362,6 +389,29 @@ class Script:
             lines.append(f"= {status}")
             self._status = status
         return lines or ["nothing"]
+
+
+def _fork(body: Lines, run: PlayedRun) -> inputs.Fork:
+    answers, results = [], []
+    forked = event_pb2.RunForked()
+    for line in body:
+        first, *rest = shlex.split(line)
+        match first:
+            case "answer":
+                answers.append((rest[0], reports.answer(rest[1], rest[2:])))
+            case "result":
+                task = run.state.tasks.get(rest[0])
+                kind = task.key[0] if task is not None else "tool"
+                results.append((rest[0], reports.result(kind, rest[1:])))
+            case "paradigm":
+                forked.patch.paradigm = rest[0]
+            case "unset":
+                forked.patch.delete_variables.append(rest[0])
+            case _:
+                forked.patch.variables[first].CopyFrom(reports.value(line.partition(" = ")[2]))
+    return inputs.Fork(
+        forked=forked, answers=tuple(answers), results=tuple(results), answered_by="anna"
+    )
 
 
 def _ref(word: str) -> inputs.AttemptRef:

@@ -296,6 +296,15 @@ def _run_paused(_: event_pb2.RunEvent, fact: event_pb2.RunPaused) -> str:
     return fact.reason
 
 
+def _run_forked(_: event_pb2.RunEvent, fact: event_pb2.RunForked) -> str:
+    changes = " by another graph" if fact.HasField("graph") else ""
+    patched = [*sorted(fact.patch.variables), *(f"-{name}" for name in fact.patch.delete_variables)]
+    if fact.patch.HasField("paradigm"):
+        patched.append(f"paradigm {fact.patch.paradigm}")
+    changes += f" with {' '.join(patched)}" if patched else ""
+    return f"of {fact.origin.run_id} at {fact.origin.sequence}{changes}"
+
+
 def _run_completed(_: event_pb2.RunEvent, fact: event_pb2.RunCompleted) -> str:
     return _result_end(fact.result)
 

@@ -59,9 +59,8 @@ class Published:
         terminal: bool,
         creation: RunCreation | None,
     ) -> None:
-        self._rig.check(
-            (creation is not None) == (first_sequence == 1), "only a first batch has a creation"
-        )
+        begins = first_sequence == 1 or (creation is not None and bool(creation.origin))
+        self._rig.check((creation is not None) == begins, "only a first batch has a creation")
         events = self._rig.store.events(key.run_id, key.namespace)
         self._rig.check(
             len(events) >= last_sequence and position > 0,

@@ -8,9 +8,9 @@ outside, because an event says which one it is and not what is in it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from stepgraph.v1 import event_pb2, run_pb2
+from stepgraph.v1 import event_pb2, run_pb2, task_pb2
 from stepgraph_server.core import interrupts, steps, tasks
 from stepgraph_server.core.errors import Refused, Violation
 from stepgraph_server.core.inputs import Answer
@@ -20,9 +20,9 @@ from stepgraph_server.core.state import TaskStatus, Tokens, carry
 from stepgraph_server.core.values import check_update
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from stepgraph.v1 import interrupt_pb2, state_pb2, task_pb2
+    from stepgraph.v1 import interrupt_pb2, state_pb2
     from stepgraph_server.core.graph import CompiledGraph, CompiledNode
     from stepgraph_server.core.inputs import Fork
     from stepgraph_server.core.instants import Instant
@@ -43,14 +43,29 @@ def on_fork(turn: Turn, fork: Fork) -> None:
         _refuse_if_mismatched(state, fork.graph)
         state.graphs[fork.graph.digest] = fork.graph
     _refuse_if_wrong(fork.forked.patch, fork.graph or state.graph)
-    asked = [question.interrupt for question in state.questions.values() if question.open]
+    asked = {
+        question.interrupt.activation_id: question.interrupt
+        for question in state.questions.values()
+        if question.open
+    }
+    _refuse_if_unasked(fork, asked)
+    results = _accepted(turn, fork)
     turn.emit("run_forked", fork.forked)
-    for question in asked:
+    for question in asked.values():
         interrupts.reopen(turn, question)
-    for number, (activation_id, answer) in enumerate(fork.answers):
-        _answer(turn, fork, number, activation_id, answer)
-    for task_id, result in fork.results:
-        _substitute(turn, task_id, result)
+    answers = dict(fork.answers)
+    for question in [each.interrupt for each in state.questions.values() if each.open]:
+        if question.activation_id in answers:
+            answer = answers[question.activation_id]
+            given = Answer(
+                interrupt_id=question.interrupt_id, answer=answer, answered_by=fork.answered_by
+            )
+            interrupts.on_answer(turn, given)
+    for task, result in results:
+        event = turn.next_event()
+        event.task_completed.task_id = task.id
+        event.task_completed.result.CopyFrom(result)
+        tasks.end(turn, task, event)
     for task in list(state.tasks.values()):
         if task.status is TaskStatus.QUEUED and not task.held:
             tasks.assign(turn, task)
@@ -111,43 +126,41 @@ def _refuse_if_wrong(patch: state_pb2.StateUpdate, graph: CompiledGraph) -> None
         )
 
 
-def _answer(
-    turn: Turn, fork: Fork, number: int, activation_id: str, answer: interrupt_pb2.InterruptAnswer
-) -> None:
-    questions = turn.state.questions.values()
-    for question in questions:
-        if question.open and question.interrupt.activation_id == activation_id:
-            given = Answer(
-                interrupt_id=question.interrupt.interrupt_id,
-                answer=answer,
-                answered_by=fork.answered_by,
+def _refuse_if_unasked(fork: Fork, asked: Mapping[str, interrupt_pb2.Interrupt]) -> None:
+    for number, (activation_id, answer) in enumerate(fork.answers):
+        path = f"answers[{number}]"
+        if activation_id not in asked:
+            _refuse_change(path, f"{activation_id} asks nothing", "asks", sorted(asked))
+        if activation_id in dict(fork.answers[:number]):
+            _refuse_change(path, f"{activation_id} is answered twice", "", [])
+        problem = interrupts.check_answer(asked[activation_id], answer)
+        if problem is not None:
+            metadata = {"interrupt_id": asked[activation_id].interrupt_id, "field": problem.path}
+            raise Refused(
+                "ANSWER_INVALID", problem.message, metadata=metadata, violations=[problem]
             )
-            interrupts.on_answer(turn, given)
-            return
-    open_ones = sorted(each.interrupt.activation_id for each in questions if each.open)
-    _refuse_change(
-        f"answers[{number}].activation_id", f"{activation_id} asks nothing", "asks", open_ones
-    )
 
 
-def _substitute(turn: Turn, task_id: str, result: task_pb2.TaskResult) -> None:
-    task = turn.state.tasks.get(task_id)
-    if task is None:
-        outstanding = sorted(turn.state.tasks)
-        _refuse_change(
-            f"results[{task_id}]", f"{task_id} is no task", "is outstanding", outstanding
-        )
-        return
-    event = turn.next_event()
-    event.task_completed.task_id = task_id
-    event.task_completed.result.CopyFrom(result)
-    problem = accept_result(task, event.task_completed.result, turn.world.limits)
-    if problem is not None:
-        _refuse_change(f"results[{task_id}]", problem.message, "", [])
-    tasks.end(turn, task, event)
+def _accepted(turn: Turn, fork: Fork) -> list[tuple[Task, task_pb2.TaskResult]]:
+    """Return the results as they are to be recorded."""
+    accepted: dict[str, tuple[Task, task_pb2.TaskResult]] = {}
+    for task_id, given in fork.results:
+        path, task = f"results[{task_id}]", turn.state.tasks.get(task_id)
+        if task is None:
+            there = sorted(turn.state.tasks)
+            _refuse_change(path, f"{task_id} is no task", "is outstanding", there)
+        if task_id in accepted:
+            _refuse_change(path, "it is given twice", "", [])
+        result = task_pb2.TaskResult()
+        result.CopyFrom(given)
+        problem = accept_result(task, result, turn.world.limits)
+        if problem is not None:
+            _refuse_change(path, problem.message, "", [])
+        accepted[task_id] = (task, result)
+    return list(accepted.values())
 
 
-def _refuse_change(path: str, what: str, verb: str, there: list[str]) -> None:
+def _refuse_change(path: str, what: str, verb: str, there: list[str]) -> NoReturn:
     shown = f" at this event; what {verb}: {', '.join(there[:10]) or 'nothing'}" if verb else ""
     message = f"{what}{shown}"
     violation = Violation(path=path, message=message)

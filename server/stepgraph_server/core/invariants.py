@@ -45,7 +45,7 @@ _COMPARED: Final = (RunState, Activation, Task, Question, StepProgram)
 #: Fields that a fold need not give again: caches and notes, and what says how large the journal is.
 _TRANSIENT: Final = frozenset(
     {
-        *("plan", "drafts", "caches", "graphs", "journal_bytes", "due", "graph"),
+        *("plan", "drafts", "caches", "graphs", "first_graph", "journal_bytes", "due", "graph"),
         *("settled", "accepted", "progress_at", "cancel_sent", "prepared", "waits", "node"),
     }
 )
@@ -141,7 +141,8 @@ def without_gaps(_: RunState, events: Events) -> list[str]:
 def folds_to_itself(state: RunState, events: Events) -> list[str]:
     """I2: folding the stored events from scratch gives the state held."""
     try:
-        folded = fold(state.run_id, state.graph, events)
+        first = state.first_graph or state.graph
+        folded = fold(state.run_id, first, events, state.graphs)
     except Quarantined as error:
         return [str(error)]
     return difference(state, folded)

@@ -64,17 +64,28 @@ _NEAR: Final = 0.8
 
 def new_state(run_id: str, graph: CompiledGraph, now: Instant) -> RunState:
     """Return the state of a run without events."""
-    return RunState(run_id=run_id, graph=graph, started_at=now, updated_at=now)
+    return RunState(
+        run_id=run_id, graph=graph, first_graph=graph, started_at=now, updated_at=now
+    )
 
 
-def fold(run_id: str, graph: CompiledGraph, events: Iterable[event_pb2.RunEvent]) -> RunState:
-    """Return the state that events add up to. Raises Quarantined where they can't be understood."""
+def fold(
+    run_id: str,
+    graph: CompiledGraph,
+    events: Iterable[event_pb2.RunEvent],
+    graphs: Mapping[str, CompiledGraph] | None = None,
+) -> RunState:
+    """Return the state that events add up to; `graphs` are those that forks go on by, by digest.
+
+    Raises Quarantined where they can't be understood.
+    """
     state: RunState | None = None
     last = 0
     for event in events:
         try:
             if state is None:
                 state = new_state(run_id, graph, from_timestamp(event.time))
+                state.graphs.update(graphs or {})
             evolve(state, event)
         except Exception as error:  # whatever stops a fold stops it for this run alone, and says so
             raise Quarantined(run_id, last, f"event {event.sequence}: {error!r}") from error

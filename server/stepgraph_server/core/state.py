@@ -368,6 +368,8 @@ class RunState:
     caches: dict[object, object] = field(default_factory=dict)
     #: Transient: graphs that a fork may go on by, by digest. Whoever folds puts them there.
     graphs: dict[str, CompiledGraph] = field(default_factory=dict)
+    #: Transient: the graph that its first events are walked by; another than `graph` only in a fork.
+    first_graph: CompiledGraph | None = None
 
     def finish(self, status: run_pb2.RunStatus.ValueType) -> None:
         """Become COMPLETED, FAILED or CANCELLED."""

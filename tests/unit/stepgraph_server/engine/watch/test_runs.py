@@ -13,6 +13,7 @@ from stepgraph_server.engine.watch import buffer as buffer_module
 from stepgraph_server.engine.watch import runs as runs_module
 from stepgraph_server.engine.watch.runs import ResumePoint, RunsSubscription
 from stepgraph_server.engine.watch.subscription import END, KEEPALIVE
+from stepgraph_server.storage.records import Prefix
 from stepgraph_server.storage.runs import RunQuery
 from tests.contracts.storing import append, creation, key
 from tests.unit.stepgraph_server.engine.watch.watching import (
@@ -61,6 +62,24 @@ async def test_a_watch_goes_on_at_its_resume_point(watched: Watched) -> None:
         assert await second.next(0.001) is KEEPALIVE
         await watched.submit(append(4))
         assert events(await second.next(1)) == [("r1", 4)]
+
+
+async def test_a_fork_is_given_from_its_first_event(watched: Watched) -> None:
+    """What it begins with is copied in the journal and shown to nobody: whoever is live goes back for it."""
+    with watched.hub.subscribe_runs("default", None, None, FULL) as subscription:
+        await watched.submit(append(1), append(2, 3))
+        assert len(events(await subscription.next(1))) == 3
+        await watched.submit(
+            append(
+                4,
+                key=key("f1"),
+                creation=creation("f1", origin=b"o"),
+                prefix=Prefix(source=key(), last_sequence=3),
+            )
+        )
+        assert events(await subscription.next(1)) == [("f1", number) for number in (1, 2, 3, 4)]
+        await watched.submit(append(5, key=key("f1")))
+        assert events(await subscription.next(1)) == [("f1", 5)]
 
 
 async def test_a_resume_point_may_lie_within_a_batch(watched: Watched) -> None:

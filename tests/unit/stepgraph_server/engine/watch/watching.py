@@ -38,6 +38,8 @@ class Watched(Bench):
                     one.last_sequence,
                     result.position,
                     terminal=one.ending is not None,
+                    # Of others the watchers read the row, which these tests are about.
+                    creation=one.creation if one.prefix is not None else None,
                 )
         super()._on_appended(results)
 
