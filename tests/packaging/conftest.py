@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import shutil
 import subprocess
 import sys
@@ -22,8 +21,8 @@ def pip_cache():
     found = subprocess.run(
         [sys.executable, "-m", "pip", "cache", "dir"], capture_output=True, text=True, check=False
     )
-    folder = Path(found.stdout.strip() or tempfile.gettempdir()) if found.returncode == 0 else None
-    folder = folder or Path(tempfile.gettempdir()) / "pip-cache"
+    # pip says nothing where its cache is switched off.
+    folder = Path(found.stdout.strip() or tempfile.mkdtemp(prefix="pip-cache-"))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -38,11 +37,11 @@ def context(tmp_path_factory):
     ]
     assert rules[0] == "*", "everything is left out that is not named"
     named = [rule[1:] for rule in rules if rule.startswith("!")]
-    others = [rule.removeprefix("**/") for rule in rules[1:] if not rule.startswith("!")]
+    left_out = [rule.removeprefix("**/") for rule in rules[1:] if not rule.startswith("!")]
     folder = tmp_path_factory.mktemp("context")
     for name in named:
         if (ROOT / name).is_dir():
-            ignore = lambda _, names: {n for n in names for o in others if fnmatch.fnmatch(n, o)}  # noqa: E731
+            ignore = shutil.ignore_patterns(*left_out)
             shutil.copytree(ROOT / name, folder / name, ignore=ignore)
         else:
             shutil.copy2(ROOT / name, folder / name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,15 @@ def objects():
 @pytest.fixture
 def pod(objects):
     return objects["StatefulSet", "stepgraph"]["spec"]["template"]["spec"]
+
+
+@pytest.fixture
+def unit():
+    """What the systemd unit says of the service."""
+    read = configparser.ConfigParser(interpolation=None)
+    read.optionxform = str
+    read.read(DEPLOY / "stepgraph.service")
+    return read["Service"]
 
 
 @pytest.fixture
@@ -161,6 +171,18 @@ def test_selectors_find_their_pods(objects):
     assert source["podSelector"]["matchLabels"].items() <= pods["stepgraph-executor"].items()
     governing = objects["StatefulSet", "stepgraph"]["spec"]["serviceName"]
     assert objects["Service", governing]["spec"]["clusterIP"] == "None"
+
+
+def test_the_unit_fits_the_server(unit):
+    """Its command is one, it waits for the drain, and it gives up where starting again can't help."""
+    _, serve, *flags = unit["ExecStart"].split()
+    assert serve == "serve"
+    shown = CliRunner().invoke(command.serve, [*flags, "--settings"])
+    assert shown.exit_code == 0, shown.output
+    assert unit["StateDirectory"] in shown.output
+    assert int(unit["TimeoutStopSec"].removesuffix("s")) > longest_stop_s() + 10
+    hopeless = {command.EXIT_SETTING, command.EXIT_DATA, command.EXIT_DATA_IN_USE}
+    assert set(map(int, unit["RestartPreventExitStatus"].split())) == hopeless
 
 
 def test_there_is_one_server():
