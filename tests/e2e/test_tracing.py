@@ -103,6 +103,11 @@ async def test_the_whole_tree_is_there_over_a_wait_for_a_person_and_a_kill(
         "    node done",
         "decide",
     ]
+    # Who answers has a trace of their own, long after the one that the run is part of.
+    [decide] = collector.of("decide")
+    [approve] = collector.of("node approve")
+    assert approve.links == [(decide.trace_id, decide.span_id)]
+    assert approve.trace_id != decide.trace_id
     everything = b"".join(collector.raw)
     assert SECRET.encode() not in everything
     assert b'nuts"' not in everything

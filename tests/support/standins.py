@@ -262,6 +262,8 @@ class EngineStandIn:
         answer: interrupt_pb2.InterruptAnswer,
         answered_by: str,
         request: RequestKey | None,
+        *,
+        traceparent: str = "",
     ) -> interrupt_pb2.Interrupt:
         """Remember an answer."""
         self.answers.append((interrupt_id, answer, answered_by))

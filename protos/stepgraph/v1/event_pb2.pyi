@@ -1083,12 +1083,15 @@ class InterruptAnswered(_message.Message):
     ANSWER_FIELD_NUMBER: _builtins.int
     ANSWERED_BY_FIELD_NUMBER: _builtins.int
     BY_DEADLINE_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     interrupt_id: _builtins.str
     """The interrupt."""
     answered_by: _builtins.str
     """Who answered."""
     by_deadline: _builtins.bool
     """Nobody did, and the deadline had a default."""
+    traceparent: _builtins.str
+    """W3C trace context of who answered. Empty means none."""
     @_builtins.property
     def answer(self) -> _interrupt_pb2.InterruptAnswer:
         """The answer."""
@@ -1100,10 +1103,11 @@ class InterruptAnswered(_message.Message):
         answer: _interrupt_pb2.InterruptAnswer | None = ...,
         answered_by: _builtins.str = ...,
         by_deadline: _builtins.bool = ...,
+        traceparent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "answered_by", b"answered_by", "by_deadline", b"by_deadline", "interrupt_id", b"interrupt_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "answered_by", b"answered_by", "by_deadline", b"by_deadline", "interrupt_id", b"interrupt_id", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

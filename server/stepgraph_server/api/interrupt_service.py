@@ -46,12 +46,14 @@ class InterruptService:
                 )
             interrupt_id = found[0].interrupt_id
         await refuse_missing_values(request, namespace, self._values)
+        caller = caller_of(context)
         question = await self._engine.answer(
             namespace,
             interrupt_id,
             request.answer,
-            request.answered_by or caller_of(context).identity,
+            request.answered_by or caller.identity,
             request_key("AnswerInterrupt", request),
+            traceparent=caller.traceparent,
         )
         return interrupt_service_pb2.AnswerInterruptResponse(question=question)
 

@@ -160,6 +160,8 @@ class Engine(Protocol):
         answer: interrupt_pb2.InterruptAnswer,
         answered_by: str,
         request: RequestKey | None,
+        *,
+        traceparent: str = "",
     ) -> interrupt_pb2.Interrupt:
         """Answer a question, and return it once the answer is durable."""
         ...

@@ -165,6 +165,8 @@ class Answer:
     interrupt_id: str
     answer: interrupt_pb2.InterruptAnswer
     answered_by: str
+    #: The trace that the answer is part of; "" is none.
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

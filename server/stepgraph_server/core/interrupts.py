@@ -117,7 +117,10 @@ def on_answer(turn: Turn, answer: Answer) -> None:
     turn.emit(
         "interrupt_answered",
         event_pb2.InterruptAnswered(
-            interrupt_id=answer.interrupt_id, answer=answer.answer, answered_by=answer.answered_by
+            interrupt_id=answer.interrupt_id,
+            answer=answer.answer,
+            answered_by=answer.answered_by,
+            traceparent=answer.traceparent,
         ),
     )
     turn.agenda.append(state.activations[question.interrupt.activation_id])

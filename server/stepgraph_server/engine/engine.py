@@ -125,6 +125,8 @@ class Engine:
         answer: interrupt_pb2.InterruptAnswer,
         answered_by: str,
         request: RequestKey | None,
+        *,
+        traceparent: str = "",
     ) -> interrupt_pb2.Interrupt:
         """Answer a question, and return it once the answer is durable."""
         before = await self._repeats.earlier(namespace, request, interrupt_pb2.Interrupt)
@@ -134,7 +136,12 @@ class Engine:
         if found is None:
             message = f"there is no interrupt {interrupt_id!r} in namespace {namespace!r}"
             raise Refused("INTERRUPT_NOT_FOUND", message, metadata={"interrupt_id": interrupt_id})
-        happened = Answer(interrupt_id=interrupt_id, answer=answer, answered_by=answered_by)
+        happened = Answer(
+            interrupt_id=interrupt_id,
+            answer=answer,
+            answered_by=answered_by,
+            traceparent=traceparent,
+        )
         return await self._ask(
             found[1],
             happened,

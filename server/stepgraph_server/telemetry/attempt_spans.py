@@ -59,7 +59,9 @@ class AttemptSpans:
 
     def assigned(self, fact: event_pb2.TaskAssigned, at_ns: int) -> None:
         """An executor has it."""
-        self._tasks[fact.task_id].assign(fact.assignment, at_ns)
+        task = self._tasks.get(fact.task_id)
+        if task is not None:
+            task.assign(fact.assignment, at_ns)
 
     def completed(self, fact: event_pb2.TaskCompleted, at_ns: int) -> EndedSpan | None:
         """There is a result."""
@@ -76,7 +78,9 @@ class AttemptSpans:
     def failed(self, fact: event_pb2.TaskFailed, at_ns: int) -> EndedSpan | None:
         """An attempt failed; there may be another one."""
         self._count(fact.usage)
-        task = self._tasks[fact.task_id]
+        task = self._tasks.get(fact.task_id)
+        if task is None:
+            return None  # the server did it by itself
         extra: Attributes = {}
         gen_ai.describe_usage(fact.usage, extra)
         end = End(outcome="failed", at_ns=at_ns, error=fact.failure.code)
@@ -89,7 +93,9 @@ class AttemptSpans:
 
     def lost(self, fact: event_pb2.TaskLost, at_ns: int) -> EndedSpan | None:
         """An attempt ended without a word of it, and the task waits again."""
-        task = self._tasks[fact.task_id]
+        task = self._tasks.get(fact.task_id)
+        if task is None:
+            return None
         reason = event_pb2.TaskLossReason.Name(fact.reason).removeprefix("TASK_LOSS_REASON_")
         span = self._end(task, End(outcome="lost", at_ns=at_ns, error=reason), {})
         task.queued_ns = at_ns
@@ -100,8 +106,16 @@ class AttemptSpans:
         self._count(fact.usage)
         extra: Attributes = {}
         gen_ai.describe_usage(fact.usage, extra)
-        task = self._tasks.pop(fact.task_id)
+        task = self._tasks.pop(fact.task_id, None)
+        if task is None:
+            return None
         return self._end(task, End(outcome="cancelled", at_ns=at_ns), extra)
+
+    def begin_anew(self, at_ns: int) -> None:
+        """What is outstanding is outstanding in another run now: nobody has it, and nothing was used."""
+        self.input_tokens = self.output_tokens = 0
+        for task in self._tasks.values():
+            task.queued_ns, task.start_ns = at_ns, 0
 
     def abandon(self, at_ns: int) -> list[EndedSpan]:
         """Return the attempts that nothing was heard of when the run ended."""

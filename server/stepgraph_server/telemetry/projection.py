@@ -43,6 +43,9 @@ class RunProjection:
         self._start_ns = 0
         self._supersteps = 0
         self._graph: run_pb2.GraphVersion | None = None
+        #: The context of whoever started it; of a fork, whoever started the other run.
+        self._origin = ""
+        self._links: list[str] = []
         self._common: Attributes = {names.NAMESPACE: trace.namespace, names.RUN_ID: trace.run_id}
         self._nodes: dict[str, _Node] = {}
         #: The activation that asked, by the id of the question.
@@ -71,6 +74,8 @@ class RunProjection:
                 self._asked(event, at_ns)
             case "run_started":
                 self._run_started(event.run_started, at_ns)
+            case "run_forked":
+                self._run_forked(event.run_forked, at_ns)
             case "run_completed" | "run_failed" | "run_cancelled":
                 self._run_ended(event, at_ns)
             case _:
@@ -125,10 +130,13 @@ class RunProjection:
         attributes: Attributes = {
             **self._common,
             names.NODE_ID: node_id,
-            names.NODE_KIND: trace.graph.nodes[node_id].action_kind,
             names.SUPERSTEP: int(activation_id.partition("/")[0]),
             names.OUTCOME: end.outcome,
         }
+        # A fork may go on with another graph than the one in which its nodes began.
+        compiled = trace.graph.nodes.get(node_id)
+        if compiled is not None:
+            attributes[names.NODE_KIND] = compiled.action_kind
         self._ended.append(
             EndedSpan(
                 trace=trace,
@@ -153,21 +161,44 @@ class RunProjection:
                 self._asked_by[question.interrupt_id] = question.activation_id
                 self._note(question.interrupt_id, "interrupt.opened", at_ns)
             case "interrupt_answered":
-                self._note(event.interrupt_answered.interrupt_id, "interrupt.answered", at_ns)
+                answered = event.interrupt_answered
+                node = self._note(answered.interrupt_id, "interrupt.answered", at_ns)
+                # Who answers has a trace of their own, long after the one that the run is part of.
+                if node is not None and answered.traceparent:
+                    node.links.append(answered.traceparent)
             case _:
                 self._note(event.interrupt_closed.interrupt_id, "interrupt.closed", at_ns)
 
-    def _note(self, interrupt_id: str, name: str, at_ns: int) -> None:
+    def _note(self, interrupt_id: str, name: str, at_ns: int) -> _Node | None:
         node = self._nodes.get(self._asked_by.get(interrupt_id, ""))
         if node is not None:
             attributes: Attributes = {names.INTERRUPT_ID: interrupt_id}
             node.events.append(SpanEvent(name=name, time_ns=at_ns, attributes=attributes))
+        return node
 
     # The run
 
     def _run_started(self, fact: event_pb2.RunStarted, at_ns: int) -> None:
         self._start_ns = at_ns
-        self._graph = graph = fact.graph
+        self._set_graph(fact.graph)
+        self._origin = fact.traceparent
+
+    def _run_forked(self, fact: event_pb2.RunForked, at_ns: int) -> None:
+        """The run begins here, with what is outstanding; all before is the other run's, and so are its spans."""
+        self._ended.clear()
+        self._start_ns = at_ns
+        self._attempts.begin_anew(at_ns)
+        for node in self._nodes.values():
+            node.start_ns = at_ns
+        if fact.HasField("graph"):
+            self._set_graph(fact.graph)
+        if self._origin:
+            self._links.append(self._origin)
+
+    def _set_graph(self, graph: run_pb2.GraphVersion) -> None:
+        self._graph = graph
+        self._common.pop(names.GRAPH_NAME, None)
+        self._common.pop(names.GRAPH_VERSION, None)
         if graph.name:
             self._common[names.GRAPH_NAME] = graph.name
             self._common[names.GRAPH_VERSION] = graph.version
@@ -211,4 +242,5 @@ class RunProjection:
             end_ns=end.at_ns,
             attributes=attributes,
             error=end.error,
+            links=self._links,
         )

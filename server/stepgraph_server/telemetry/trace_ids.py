@@ -10,12 +10,15 @@ no span that an executor could continue, so the caller's context is passed on as
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from stepgraph_server.core.graph import CompiledGraph
     from stepgraph_server.core.state import RunState
     from stepgraph_server.telemetry.sampling import Sampler
+
+_PARTS: Final = 4
+"""Version, trace, span, flags; a later version may have more."""
 
 
 class RunTrace:
@@ -53,8 +56,10 @@ class RunTrace:
         self._key = b""
         self.trace_id = self.parent_id = flags = ""
         self.is_sampled = False
-        if state.traceparent:
-            _, self.trace_id, self.parent_id, flags = state.traceparent.split("-")[:4]
+        # The API has looked at it; whatever else is in a journal counts as none, and never stops a run.
+        parts = state.traceparent.split("-")
+        if len(parts) >= _PARTS:
+            _, self.trace_id, self.parent_id, flags = parts[:_PARTS]
         if sampler is None:
             return
         # The start is part of it: another server, or another journal, may have a run of the same name.

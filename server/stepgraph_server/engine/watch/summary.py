@@ -57,7 +57,7 @@ CLEARED: Final[Mapping[str, Sequence[str]]] = {
         "question.answer",
         "question.tool.args",
     ),
-    "interrupt_answered": ("answer",),
+    "interrupt_answered": ("answer", "traceparent"),
     "interrupt_closed": (),
     "variable_overwritten": (),
     "signal_received": ("payload",),

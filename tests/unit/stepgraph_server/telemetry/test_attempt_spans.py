@@ -99,3 +99,12 @@ def test_an_attempt_that_nothing_is_heard_of_ends_with_its_run(attempts):
     schedule(attempts, 1 * S, executor_id="e1")
     [span] = attempts.abandon(2 * S)
     assert span.attributes["stepgraph.outcome"] == "unreported"
+
+
+def test_what_is_said_of_tasks_that_never_were_is_passed_over(attempts):
+    """Whatever the server does by itself has no attempt."""
+    assign(attempts, 1, 1 * S)
+    assert attempts.failed(TaskFailed(task_id=TASK, usage={"input_tokens": 1}), 2 * S) is None
+    assert attempts.lost(TaskLost(task_id=TASK), 2 * S) is None
+    assert attempts.cancelled(TaskCancelled(task_id=TASK), 2 * S) is None
+    assert attempts.input_tokens == 1

@@ -157,3 +157,46 @@ def test_a_cancelled_task_has_a_span():
     cancelled = ("task_cancelled", {"task_id": "1/a/t0/e0", "attempt": 1})
     attempt, *_ = project(STARTED, superstep(), scheduled(LLM), cancelled, DONE)
     assert attempt.attributes["stepgraph.outcome"] == "cancelled"
+
+
+def test_whoever_answers_is_linked_with_a_trace_of_their_own():
+    question = {"interrupt_id": "q", "activation_id": "1/a", "node_id": "a"}
+    node, _ = project(
+        STARTED,
+        superstep(),
+        ("interrupt_opened", {"question": question}),
+        ("interrupt_answered", {"interrupt_id": "q", "traceparent": CALLER}),
+        completed_node(),
+        DONE,
+    )
+    assert node.links == [CALLER]
+
+
+def test_a_fork_has_spans_of_what_it_did_itself_and_is_linked_with_whoever_began_the_other_run():
+    started = ("run_started", {**STARTED[1], "traceparent": CALLER})
+    task = {"task_id": "1/b/t0/e0", "requirement": LLM, "assignment": {"attempt": 1}}
+    result = {"task_id": "1/b/t0/e0", "result": REPLY}
+    node, run = project(
+        started,
+        superstep(1, "a", "b"),
+        ("task_scheduled", task),
+        completed_node("1/a"),
+        ("run_forked", {"run_id": "r2", "graph": {"name": "h", "version": 2, "digest": "e"}}),
+        ("task_completed", result),
+        completed_node("1/b"),
+        DONE,
+    )
+    assert (node.name, node.start_ns) == ("node b", 5 * S)
+    assert (run.name, run.start_ns, run.links) == ("run h", 5 * S, [CALLER])
+    assert node.attributes["stepgraph.graph.version"] == 2
+    assert run.attributes["stepgraph.usage.input_tokens"] == 5
+
+
+def test_a_fork_into_an_inline_graph_has_no_name_any_more():
+    run = project(STARTED, ("run_forked", {"graph": {"digest": "e"}}), DONE)[-1]
+    assert "stepgraph.graph.name" not in run.attributes
+
+
+def test_a_node_of_another_graph_has_no_kind():
+    [node, _] = project(STARTED, superstep(1, "gone"), completed_node("1/gone"), DONE)
+    assert "stepgraph.node.kind" not in node.attributes

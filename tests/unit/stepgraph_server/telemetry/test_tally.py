@@ -46,7 +46,10 @@ def test_runs_and_nodes_are_counted_by_how_they_ended():
 def test_an_attempt_begins_when_it_is_assigned():
     assert tally(scheduled({})).attempts_started == 1
     assert tally(scheduled({}, assigned=False)).attempts_started == 0
-    assert tally(scheduled({}, assigned=False), ("task_assigned", {"task_id": TASK})).attempts_started == 1
+    assert (
+        tally(scheduled({}, assigned=False), ("task_assigned", {"task_id": TASK})).attempts_started
+        == 1
+    )
 
 
 def test_failures_are_attempts_that_failed_and_retries_those_that_are_tried_again():

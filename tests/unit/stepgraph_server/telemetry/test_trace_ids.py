@@ -75,3 +75,9 @@ def test_a_context_of_a_later_version_is_read_as_far_as_it_is_known():
 def test_a_task_names_its_activation_and_that_its_node():
     assert activation_of("12/think.twice/t0/e3") == "12/think.twice"
     assert node_of("12/think.twice") == "think.twice"
+
+
+def test_what_is_no_context_counts_as_none():
+    it = trace("something else")
+    assert it.parent_id == ""
+    assert len(it.trace_id) == 32
