@@ -51,8 +51,9 @@ def parameters(port: int) -> xllamacpp.CommonParams:
     params.chat_template = CHAT_TEMPLATE
     params.endpoint_slots = True
     params.sampling.seed = 1
-    # Two cores are common where tests run, and other processes have work to do as well.
-    params.cpuparams.n_threads = 2
+    # One: threads of llama.cpp wait for each other by spinning, so where other processes have work to do as well two are several
+    # times slower than one.
+    params.cpuparams.n_threads = 1
     return params
 
 
