@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 
 import pytest
@@ -255,6 +256,16 @@ def test_a_reader_that_goes_away_leaves_no_traceback(server, one) -> None:
         said = process.stderr.read()
     assert said == b""
     assert process.returncode == 141
+
+
+def test_a_watch_that_is_terminated_gives_the_terminal_back(terminal, one) -> None:
+    """With its cursor, and without what was drawn; as `timeout` ends it, say."""
+    with terminal("runs", "watch", ID) as screen:
+        screen.shows("── running")
+        screen.signal(signal.SIGTERM)
+        assert screen.ended() == 143
+        assert not any("──" in line for line in screen.everything)
+        assert screen.written.rfind(b"\x1b[?25h") > screen.written.rfind(b"\x1b[?25l")
 
 
 def test_a_person_is_asked_for_an_answer(terminal, server, one) -> None:

@@ -20,6 +20,7 @@ import pyte
 from tests.support.e2e_processes import ROOT, STEPGRAPH
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable
     from types import TracebackType
 
@@ -128,6 +129,11 @@ class Terminal:
         while self._read(0.05):
             pass
         return self._process.returncode
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send the command a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def interrupt(self) -> None:
         """Press Ctrl-C."""

@@ -14,6 +14,7 @@ what can be expected to go wrong.
 | 6 | the time that was given for watching is over; runs go on |
 | 130 | Ctrl-C; runs go on |
 | 141 | whoever read the output has gone away; runs go on |
+| 143 | SIGTERM; runs go on |
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ without colour, or as JSON it is lines and nothing else.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+import signal
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -37,6 +38,10 @@ _CODES = {
     "run_failed": ExitCode.RUN_FAILED,
     "run_cancelled": ExitCode.RUN_CANCELLED,
 }
+
+
+#: What a shell adds to the number of the signal that ended a command.
+_SIGNALLED = 128
 
 
 class _Shown(Protocol):
@@ -172,7 +177,8 @@ def follow(watching: Watching, work: Callable[[Client], Awaitable[None]]) -> Non
             await work(client)
 
     try:
-        asyncio.run(with_client())
+        with _terminable():
+            asyncio.run(with_client())
     except KeyboardInterrupt:
         _say(watching.stopped_text(), watching.settings)
         raise SystemExit(ExitCode.INTERRUPTED) from None
@@ -184,6 +190,20 @@ def follow(watching: Watching, work: Callable[[Client], Awaitable[None]]) -> Non
     except StepgraphError as error:
         raise as_command_error(error, watching.settings.command) from error
     raise SystemExit(watching.exit_code)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end the watch in order: a view that is cut off would leave a terminal without a cursor."""
+
+    def end(number: int, _frame: object) -> None:
+        raise SystemExit(_SIGNALLED + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _say(text: str, settings: Settings) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import wraps
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -28,7 +28,7 @@ from stepgraph_client.render import visible
 from stepgraph_client.yaml_text import yaml_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from google.protobuf.message import Message
 
@@ -61,11 +61,12 @@ STREAM_FORMS = (Form.TABLE, Form.JSONL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of a table. `is_flexible`: it may be shortened; `style` is how rich colours it."""
+    """A column of a table. `is_flexible`: it may be shortened; `style` is how rich colours it, and `styles` certain cells."""
 
     name: str
     is_flexible: bool = False
     style: str = ""
+    styles: Mapping[str, str] = field(default_factory=dict)
 
 
 def output_option(*forms: Form) -> Callable[[F], F]:
@@ -302,7 +303,8 @@ def _print_row(
         text = cell if cell_len(cell) <= width else set_cell_size(cell, width - 1) + "…"
         last = at == len(columns) - 1
         padding = "" if last else " " * (width - cell_len(text)) + _GAP
-        line.append(text, style="bold" if is_header else column.style)
+        style = column.styles.get(cell, column.style)
+        line.append(text, style="bold" if is_header else style)
         line.append(padding)
     line.rstrip()
     to.print(line)

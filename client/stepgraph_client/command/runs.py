@@ -43,7 +43,18 @@ if TYPE_CHECKING:
 COLUMNS = (
     Column(name="RUN", style="bold"),
     Column(name="GRAPH", is_flexible=True),
-    Column(name="STATUS"),
+    Column(
+        name="STATUS",
+        styles={
+            "running": "cyan",
+            "suspended": "magenta",
+            "paused": "yellow",
+            "stopping": "yellow",
+            "completed": "green",
+            "failed": "red",
+            "cancelled": "yellow",
+        },
+    ),
     Column(name="CREATED"),
     Column(name="STEPS"),
     Column(name="NOTES", is_flexible=True, style="yellow"),

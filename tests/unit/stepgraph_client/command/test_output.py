@@ -184,3 +184,12 @@ def test_a_reader_who_has_gone_away_is_left_to_the_command() -> None:
     to.file = Gone()
     with pytest.raises(BrokenPipeError):
         to.print("x")
+
+
+def test_certain_cells_have_a_colour_of_their_own() -> None:
+    to = Console(file=io.StringIO(), force_terminal=True, width=40, _environ={"TERM": "xterm"})
+    columns = (Column(name="RUN"), Column(name="STATUS", styles={"failed": "red"}))
+    print_table(columns, [("a", "failed"), ("b", "running")], empty="", to=to)
+    _, failed, running = to.file.getvalue().splitlines()
+    assert "\x1b[31mfailed" in failed
+    assert "\x1b" not in running
