@@ -222,6 +222,7 @@ class _Parts:
             store=store,
             graphs=graphs,
             runner=self.runner,
+            registry=self.registry,
             clock=clock,
             make_run_id=lambda: make_run_id(clock.now()),
             max_start_bytes=settings.pages.max_response_bytes,

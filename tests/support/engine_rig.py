@@ -121,6 +121,7 @@ class Rig:
             store=store,
             graphs=self.graphs,
             runner=self.runner,
+            registry=self.registry,
             clock=self.clock,
             make_run_id=self._make_run_id,
             max_start_bytes=MAX_START_BYTES,

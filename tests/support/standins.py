@@ -82,6 +82,7 @@ class EngineStandIn:
         self.gate.set()
         self.callers: list[Caller] = []
         self.forks: list[run_service_pb2.ForkRunRequest | run_service_pb2.RetryRunRequest] = []
+        self.waits: list[run_service_pb2.Wait] = []
         self.changes: list[Cancel | Pause | Unpause] = []
         self.answers: list[tuple[str, interrupt_pb2.InterruptAnswer, str]] = []
         self.inputs: dict[tuple[str, str, int], bytes] = {}
@@ -235,6 +236,14 @@ class EngineStandIn:
         self.forks.append(request)
         await self.create(RunKey(namespace, request.new_run_id))
         return run_pb2.Run(run_id=request.new_run_id)
+
+    async def explain_run(
+        self, namespace: str, run_id: str
+    ) -> tuple[run_pb2.Run, list[run_service_pb2.Wait]]:
+        """Say what a test has written down."""
+        record = await self.store.runs.get(RunKey(namespace, run_id))
+        assert record is not None
+        return record.to_run(), self.waits
 
     async def change_run(
         self,

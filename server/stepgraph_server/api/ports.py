@@ -172,6 +172,12 @@ class Engine(Protocol):
         """Return the serialized TaskInput of an attempt that this instance holds; else TASK_NOT_FOUND."""
         ...
 
+    async def explain_run(
+        self, namespace: str, run_id: str
+    ) -> tuple[run_pb2.Run, list[run_service_pb2.Wait]]:
+        """Return a run, and what it waits for."""
+        ...
+
     async def run_state(self, namespace: str, run_id: str, sequence: int) -> StateAt:
         """Return the state of a run after an event; 0 means its last one."""
         ...

@@ -67,7 +67,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "RunService/SignalRun": "unsupported",
     "RunService/ForkRun": "change",
     "RunService/RetryRun": "change",
-    "RunService/ExplainRun": "unsupported",
+    "RunService/ExplainRun": "read",
     "RunService/DeleteRun": "unsupported",
     "InterruptService/AnswerInterrupt": "change",
     "InterruptService/GetInterrupt": "read",

@@ -204,6 +204,7 @@ RUN_RULES: Final[Mapping[str, Rule]] = {
     "StartRunRequest": rule(_start_run),
     "StartAndWatchRunRequest": rule(_start_and_watch_run),
     "GetRunRequest": rule(_run),
+    "ExplainRunRequest": rule(_run),
     "ListRunsRequest": rule(_list_runs),
     "WatchRunRequest": rule(_watch_run),
     "WatchRunsRequest": rule(_watch_runs),

@@ -214,6 +214,16 @@ class RunService:
         run = await self._engine.retry_run(namespace_of(request), request, caller_of(context), key)
         return run_service_pb2.RetryRunResponse(run=run)
 
+    async def ExplainRun(
+        self, request: run_service_pb2.ExplainRunRequest, context: Context
+    ) -> run_service_pb2.ExplainRunResponse:
+        """Say what a run waits for."""
+        run, waits = await self._engine.explain_run(namespace_of(request), request.run_id)
+        # Questions may be large; what is cut is told by ListInterrupts.
+        limit = self._pages.max_response_bytes - run.ByteSize()
+        shown, _ = paging.cut(waits, len(waits), limit, lambda wait: wait.ByteSize())
+        return run_service_pb2.ExplainRunResponse(run=run, waits=shown)
+
     async def _start(
         self, request: run_service_pb2.StartRunRequest, context: Context
     ) -> run_pb2.Run:

@@ -196,8 +196,14 @@ def apply_run_forked(state: RunState, event: event_pb2.RunEvent) -> None:
         _exchange(state, state.graphs[fact.graph.digest])
     _take_back_questions(state)
     for task in state.tasks.values():
-        _begin_again(task, state.updated_at)
-        tasks.arm(state, task)
+        # Time goes on for what sleeps.
+        if task.status is not TaskStatus.SLEEPING:
+            _begin_again(task, state.updated_at)
+            tasks.arm(state, task)
+    for activation in state.activations.values():
+        if activation.program is not None:
+            # Whoever has its turns has them of the other run.
+            activation.program.forget_holder()
     if fact.HasField("patch"):
         _patch(state, fact.patch)
 
@@ -214,7 +220,7 @@ def _take_back_questions(state: RunState) -> None:
 def _begin_again(task: Task, now: Instant) -> None:
     task.status = TaskStatus.QUEUED
     task.attempt = task.tries = task.losses = 0
-    task.executor_id = task.instance = ""
+    task.executor_id = task.instance = task.prefers = ""
     task.scheduled_at = task.queued_at = now
     task.assigned_at = task.retry_at = task.last_failure = task.progress_at = None
     task.unclaimed = task.waits = task.accepted = task.cancel_sent = False

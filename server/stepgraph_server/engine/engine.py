@@ -16,6 +16,7 @@ from stepgraph_server.core.inputs import Answer, Cancel, Pause, Unpause
 from stepgraph_server.core.interrupts import current
 from stepgraph_server.core.state import TaskStatus
 from stepgraph_server.engine.creating import Creator, run_message
+from stepgraph_server.engine.explaining import ConnectedExecutors, waits_of
 from stepgraph_server.engine.forking import Forker
 from stepgraph_server.engine.live import Delivery, FutureReply, LiveRun
 from stepgraph_server.engine.repeats import Repeats, first_response
@@ -30,10 +31,12 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
+    from stepgraph.v1.run_service_pb2 import Wait
     from stepgraph_server.engine.callers import Caller, RequestKey
     from stepgraph_server.engine.clock import Clock
     from stepgraph_server.engine.graph_cache import GraphCache
     from stepgraph_server.engine.runner import Runner
+    from stepgraph_server.executors.registry import Registry
     from stepgraph_server.storage.store import Store
 
 _T = TypeVar("_T", bound="Message")
@@ -42,18 +45,20 @@ _T = TypeVar("_T", bound="Message")
 class Engine:
     """All runs of a server."""
 
-    def __init__(  # the composition root passes each dependency by name
+    def __init__(  # noqa: PLR0913  # the composition root passes each dependency by name
         self,
         *,
         store: Store,
         graphs: GraphCache,
         runner: Runner,
+        registry: Registry,
         clock: Clock,
         make_run_id: Callable[[], str],
         max_start_bytes: int,
     ) -> None:
         self._store = store
         self._runner = runner
+        self._registry = registry
         self._repeats = Repeats(store.requests, clock)
         self._creator = Creator(
             store=store,
@@ -187,6 +192,17 @@ class Engine:
             }
             raise Refused("SEQUENCE_OUT_OF_RANGE", message, metadata=metadata)
         return FoldedState(await self._runner.folder.fold_until(key, record, sequence or head))
+
+    async def explain_run(self, namespace: str, run_id: str) -> tuple[run_pb2.Run, list[Wait]]:
+        """Return a run, and what it waits for."""
+        key = RunKey(namespace, run_id)
+        record = await self._runner.folder.record(key)
+        if record.is_final:
+            return record.to_run(), []
+        run = await self._runner.settled(key)
+        assert run.state is not None, "it is settled"
+        waits = waits_of(run.state, ConnectedExecutors(self._registry, namespace))
+        return run_message(run, record.creation), waits
 
     # Inside
 

@@ -43,6 +43,7 @@ MINIMAL = {
     "StartRunRequest": start(),
     "StartAndWatchRunRequest": run_service_pb2.StartAndWatchRunRequest(start=start()),
     "GetRunRequest": run_service_pb2.GetRunRequest(run_id="r1"),
+    "ExplainRunRequest": run_service_pb2.ExplainRunRequest(run_id="r1"),
     "ListRunsRequest": run_service_pb2.ListRunsRequest(),
     "WatchRunRequest": run_service_pb2.WatchRunRequest(run_id="r1"),
     "WatchRunsRequest": run_service_pb2.WatchRunsRequest(),

@@ -63,6 +63,28 @@ async def test_a_run_is_paused_and_unpaused(service, engine, context):
     assert run.run_id == "r1"
 
 
+async def test_a_run_is_forked_and_retried(service, engine, context):
+    await engine.create(RUN)
+    fork = pb.ForkRunRequest(run_id="r1", new_run_id="f1")
+    again = pb.RetryRunRequest(run_id="r1", new_run_id="f2")
+
+    forked = (await service.ForkRun(fork, context)).run
+    retried = (await service.RetryRun(again, context)).run
+
+    assert engine.forks == [fork, again]
+    assert (forked.run_id, retried.run_id) == ("f1", "f2")
+
+
+async def test_a_run_is_explained_as_far_as_a_response_has_room(service, engine, context):
+    await engine.create(RUN)
+    engine.waits = [pb.Wait(task_id=str(number), description="x" * 900_000) for number in range(9)]
+
+    response = await service.ExplainRun(pb.ExplainRunRequest(run_id="r1"), context)
+
+    assert response.run.run_id == "r1"
+    assert [wait.task_id for wait in response.waits] == ["0", "1"]
+
+
 async def test_runs_are_listed_newest_first_in_pages(service, engine, context):
     for number in range(3):
         await engine.create(RunKey("default", f"r{number}"), {"n": str(number)})
