@@ -206,6 +206,7 @@ class _Parts:
             # Chance that spreads retries; nobody gains by guessing it.
             jitter=lambda: random.uniform(-1.0, 1.0),  # noqa: S311
             values=store.values,
+            interrupts=store.interrupts,
             spawn=self.background.spawn,
         )
         self.runner = Runner(

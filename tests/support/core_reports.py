@@ -157,7 +157,9 @@ def answer(kind: str, words: list[str]) -> interrupt_pb2.InterruptAnswer:
         case "abort":
             made.abort.reason = text
         case "reply":
-            made.reply.value.text = text
+            made.reply.value.CopyFrom(value(text))
+        case "failed":
+            made.failed.failure.code, made.failed.failure.message = plain[0], " ".join(plain[1:])
         case _:
             pass
     return made

@@ -118,6 +118,8 @@ def _answer(answer: interrupt_pb2.InterruptAnswer) -> str:
         "revise": answer.revise.feedback,
         "abort": answer.abort.reason,
         "choose": answer.choose.option_id,
+        "reply": value_text(answer.reply.value),
+        "failed": answer.failed.failure.code,
     }.get(kind, "")
     return f"{kind} {text}".rstrip()
 
@@ -267,11 +269,24 @@ def _interrupt_opened(_: event_pb2.RunEvent, fact: event_pb2.InterruptOpened) ->
     question = fact.question
     options = f" options {' '.join(each.id for each in question.options)}" * bool(question.options)
     tool = f" tool {question.tool.tool_name} {question.tool.args}" * question.HasField("tool")
-    return f'{question.activation_id} "{question.reason.human.prompt}"{options}{tool}'
+    reason = question.reason
+    what = {
+        "human": f'"{reason.human.prompt}"',
+        "external": "a token",
+        "signal": f"signal {reason.signal.name}",
+    }.get(reason.WhichOneof("kind") or "", "unset")
+    until = ""
+    if question.HasField("deadline_time"):
+        span = from_timestamp(question.deadline_time) - from_timestamp(question.open_time)
+        until = f" within {seconds_text(Span(span))}"
+        if question.HasField("default_answer"):
+            until += f", else {_answer(question.default_answer)}"
+    return f"{question.activation_id} {what}{options}{tool}{until}"
 
 
 def _interrupt_answered(_: event_pb2.RunEvent, fact: event_pb2.InterruptAnswered) -> str:
-    return f"{_answer(fact.answer)} by {fact.answered_by}"
+    by = "the deadline" if fact.by_deadline else fact.answered_by
+    return f"{_answer(fact.answer)} by {by}"
 
 
 def _interrupt_closed(_: event_pb2.RunEvent, fact: event_pb2.InterruptClosed) -> str:

@@ -101,6 +101,7 @@ class Rig:
             limits=limits,
             jitter=lambda: 0.0,
             values=store.values,
+            interrupts=store.interrupts,
             spawn=self.spawn,
         )
         defaults = GraphDefaults(retry=RetryPolicy(jitter=0.0))

@@ -16,13 +16,15 @@ from stepgraph_server.core.errors import Refused, Violation
 from stepgraph_server.core.inputs import Answer
 from stepgraph_server.core.instants import from_timestamp
 from stepgraph_server.core.results import accept_result
+from stepgraph_server.core.scheduling import reset_policies
 from stepgraph_server.core.state import TaskStatus, Tokens, carry
+from stepgraph_server.core.step_replies import accept_reply
 from stepgraph_server.core.values import check_update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from stepgraph.v1 import interrupt_pb2, state_pb2
+    from stepgraph.v1 import state_pb2
     from stepgraph_server.core.graph import CompiledGraph, CompiledNode
     from stepgraph_server.core.inputs import Fork
     from stepgraph_server.core.instants import Instant
@@ -44,14 +46,15 @@ def on_fork(turn: Turn, fork: Fork) -> None:
         state.graphs[fork.graph.digest] = fork.graph
     _refuse_if_wrong(fork.forked.patch, fork.graph or state.graph)
     asked = {
-        question.interrupt.activation_id: question.interrupt
-        for question in state.questions.values()
+        question.interrupt.activation_id: name
+        for name, question in state.questions.items()
         if question.open
     }
-    _refuse_if_unasked(fork, asked)
+    _refuse_if_unasked(state, fork, asked)
     results = _accepted(turn, fork)
+    questions = [state.questions[name].interrupt for name in asked.values()]
     turn.emit("run_forked", fork.forked)
-    for question in asked.values():
+    for question in questions:
         interrupts.reopen(turn, question)
     answers = dict(fork.answers)
     for question in [each.interrupt for each in state.questions.values() if each.open]:
@@ -126,16 +129,16 @@ def _refuse_if_wrong(patch: state_pb2.StateUpdate, graph: CompiledGraph) -> None
         )
 
 
-def _refuse_if_unasked(fork: Fork, asked: Mapping[str, interrupt_pb2.Interrupt]) -> None:
+def _refuse_if_unasked(state: RunState, fork: Fork, asked: Mapping[str, str]) -> None:
     for number, (activation_id, answer) in enumerate(fork.answers):
         path = f"answers[{number}]"
         if activation_id not in asked:
             _refuse_change(path, f"{activation_id} asks nothing", "asks", sorted(asked))
         if activation_id in dict(fork.answers[:number]):
             _refuse_change(path, f"{activation_id} is answered twice", "", [])
-        problem = interrupts.check_answer(asked[activation_id], answer)
+        problem = interrupts.problem_with(state.questions[asked[activation_id]], answer)
         if problem is not None:
-            metadata = {"interrupt_id": asked[activation_id].interrupt_id, "field": problem.path}
+            metadata = {"interrupt_id": asked[activation_id], "field": problem.path}
             raise Refused(
                 "ANSWER_INVALID", problem.message, metadata=metadata, violations=[problem]
             )
@@ -154,6 +157,8 @@ def _accepted(turn: Turn, fork: Fork) -> list[tuple[Task, task_pb2.TaskResult]]:
         result = task_pb2.TaskResult()
         result.CopyFrom(given)
         problem = accept_result(task, result, turn.world.limits)
+        if problem is None and task.poll:
+            problem = accept_reply(turn.state, task, result.step, turn.world.limits)
         if problem is not None:
             _refuse_change(path, problem.message, "", [])
         accepted[task_id] = (task, result)
@@ -195,6 +200,10 @@ def apply_run_forked(state: RunState, event: event_pb2.RunEvent) -> None:
         state.graph_version = fact.graph
         _exchange(state, state.graphs[fact.graph.digest])
     _take_back_questions(state)
+    for activation in state.activations.values():
+        if activation.program is not None:
+            # Whoever holds its turns holds them for the other run.
+            activation.program.forget_holder()
     for task in state.tasks.values():
         # Time goes on for what sleeps.
         if task.status is not TaskStatus.SLEEPING:
@@ -215,9 +224,13 @@ def _take_back_questions(state: RunState) -> None:
             del state.questions[interrupt_id]
             state.interrupt_points.remove(interrupt_id)
     state.open_questions = 0
+    state.external_tokens.clear()
 
 
 def _begin_again(task: Task, now: Instant) -> None:
+    if task.status is TaskStatus.SLEEPING:
+        # Nobody performs it, so it goes on, to the end that it had.
+        return
     task.status = TaskStatus.QUEUED
     task.attempt = task.tries = task.losses = 0
     task.executor_id = task.instance = task.prefers = ""
@@ -238,8 +251,7 @@ def _exchange(state: RunState, graph: CompiledGraph) -> None:
     for node in _live_nodes(state):
         state.possible |= node.bit | node.reach
     for task in state.tasks.values():
-        node = task.activation.node
-        task.retry, task.limits = node.retry, node.limits
+        reset_policies(task)
 
 
 def _exchange_node(activation: Activation, node: CompiledNode) -> None:

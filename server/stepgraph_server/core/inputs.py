@@ -13,6 +13,7 @@ from stepgraph_server.core.instants import SECOND, Span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from stepgraph.v1 import (
         event_pb2,
@@ -127,6 +128,8 @@ class Outcomes:
     #: Digests of stored values that results refer to and that do not exist, by position in `outcomes`. The core can't
     #: look: who delivers this asks `results.stored_digests`, and the store.
     missing: Mapping[int, str] = field(default_factory=dict)
+    #: Positions in `outcomes` of replies that wait for a token for which a question of another run waits.
+    taken: AbstractSet[int] = frozenset()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,14 +6,20 @@ question stays open. A question opens before the action of its node runs, and it
 
 from __future__ import annotations
 
-import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import event_pb2, graph_pb2, interrupt_pb2, run_pb2
-from stepgraph_server.core import canonical, json_text, schemas
+from stepgraph_server.core import canonical, json_text, schemas, suspending
 from stepgraph_server.core.actions.step import MAX_RENDERED_BYTES
 from stepgraph_server.core.errors import Refused, Violation
-from stepgraph_server.core.instants import Span, after, from_timestamp, to_timestamp
+from stepgraph_server.core.instants import (
+    Span,
+    after,
+    from_duration,
+    from_timestamp,
+    to_timestamp,
+)
+from stepgraph_server.core.interrupt_ids import interrupt_id
 from stepgraph_server.core.state import Phase, Question
 from stepgraph_server.core.templates import Template
 from stepgraph_server.core.values import ValueNotReadable, check_value, to_json
@@ -27,6 +33,10 @@ if TYPE_CHECKING:
     from stepgraph_server.core.state import Activation, RunState
     from stepgraph_server.core.turn import Turn
     from stepgraph_server.core.view import View
+
+
+#: Keys of DueTimes that stand for a question begin so.
+DUE_PREFIX: Final = "question:"
 
 
 def asks(activation: Activation) -> bool:
@@ -55,7 +65,7 @@ def ask(
         description = description or node.action.description
     prompt = Template.compile(description or node.id).render(view, max_bytes=MAX_RENDERED_BYTES)
     interrupt = interrupt_pb2.Interrupt(
-        interrupt_id=_interrupt_id(state.run_id, sequence),
+        interrupt_id=interrupt_id(state.run_id, sequence),
         run_id=state.run_id,
         root_run_id=state.root_run_id,
         activation_id=activation.id,
@@ -70,6 +80,11 @@ def ask(
         status=interrupt_pb2.INTERRUPT_STATUS_OPEN,
         tool=tool,
     )
+    if settings.HasField("deadline"):
+        deadline = after(turn.now, from_duration(settings.deadline))
+        interrupt.deadline_time.CopyFrom(to_timestamp(deadline))
+        if settings.HasField("default_answer"):
+            interrupt.default_answer.CopyFrom(settings.default_answer)
     turn.emit("interrupt_opened", event_pb2.InterruptOpened(question=interrupt))
 
 
@@ -79,7 +94,7 @@ def reopen(turn: Turn, question: interrupt_pb2.Interrupt) -> None:
     again = interrupt_pb2.Interrupt()
     again.CopyFrom(question)
     again.opened_sequence = state.sequence + 1
-    again.interrupt_id = _interrupt_id(state.run_id, again.opened_sequence)
+    again.interrupt_id = interrupt_id(state.run_id, again.opened_sequence)
     again.run_id = again.root_run_id = state.run_id
     again.open_time.CopyFrom(to_timestamp(turn.now))
     if question.HasField("deadline_time"):
@@ -88,9 +103,9 @@ def reopen(turn: Turn, question: interrupt_pb2.Interrupt) -> None:
     turn.emit("interrupt_opened", event_pb2.InterruptOpened(question=again))
 
 
-def _interrupt_id(run_id: str, sequence: int) -> str:
-    # Made of what is unique, so that a decision taken again gives the same id, and short enough to be typed.
-    return "q-" + hashlib.sha256(f"{run_id}/{sequence}".encode()).hexdigest()[:12]
+def activation_of(state: RunState, question: interrupt_pb2.Interrupt) -> Activation:
+    """Return the activation that asks."""
+    return state.activations[question.activation_id]
 
 
 def on_answer(turn: Turn, answer: Answer) -> None:
@@ -110,7 +125,7 @@ def on_answer(turn: Turn, answer: Answer) -> None:
         message = f"the run went on without an answer: {question.close_reason}"
         metadata = {"interrupt_id": answer.interrupt_id, "close_reason": question.close_reason}
         raise Refused("INTERRUPT_CLOSED", message, metadata=metadata)
-    problem = check_answer(question.interrupt, answer.answer)
+    problem = problem_with(question, answer.answer)
     if problem is not None:
         metadata = {"interrupt_id": answer.interrupt_id, "field": problem.path}
         raise Refused("ANSWER_INVALID", problem.message, metadata=metadata, violations=[problem])
@@ -123,7 +138,7 @@ def on_answer(turn: Turn, answer: Answer) -> None:
             traceparent=answer.traceparent,
         ),
     )
-    turn.agenda.append(state.activations[question.interrupt.activation_id])
+    turn.agenda.append(activation_of(state, question.interrupt))
 
 
 def _again(question: Question, answer: Answer) -> None:
@@ -150,6 +165,12 @@ def _refuse_if_ended(state: RunState) -> None:
         )
         message = f"run {state.run_id} is {status}, so its questions can't be answered any more"
         raise Refused("RUN_ENDED", message, metadata={"run_id": state.run_id, "status": status})
+
+
+def problem_with(question: Question, answer: interrupt_pb2.InterruptAnswer) -> Violation | None:
+    """Return why an answer does not fit, whoever asks; or None."""
+    check = suspending.check_answer if question.suspends else check_answer
+    return check(question.interrupt, answer)
 
 
 def check_answer(
@@ -236,12 +257,22 @@ def _check_tool_args(question: interrupt_pb2.Interrupt, args: str, path: str) ->
 def apply_interrupt_opened(state: RunState, event: event_pb2.RunEvent) -> None:
     """The question is open."""
     question = event.interrupt_opened.question
-    state.questions[question.interrupt_id] = Question(interrupt=question)
+    activation = activation_of(state, question)
+    suspends = suspending.is_suspension(activation, question)
+    state.questions[question.interrupt_id] = Question(interrupt=question, suspends=suspends)
     state.open_questions += 1
+    if question.reason.HasField("external"):
+        state.external_tokens.add(question.reason.external.token)
     state.interrupt_points.append(question.interrupt_id)
-    activation = state.activations[question.activation_id]
-    activation.phase = Phase.ASKING
-    activation.question_id = question.interrupt_id
+    if suspends:
+        activation.phase = Phase.WAITING
+    else:
+        activation.phase = Phase.ASKING
+        activation.question_id = question.interrupt_id
+    if question.HasField("deadline_time"):
+        state.due.arm(
+            from_timestamp(question.deadline_time), f"{DUE_PREFIX}{question.interrupt_id}"
+        )
 
 
 def apply_interrupt_answered(state: RunState, event: event_pb2.RunEvent) -> None:
@@ -251,7 +282,10 @@ def apply_interrupt_answered(state: RunState, event: event_pb2.RunEvent) -> None
     _close(state, question)
     question.answer = fact.answer
     question.answered_by = fact.answered_by
-    activation = state.activations[question.interrupt.activation_id]
+    activation = activation_of(state, question.interrupt)
+    if question.suspends:
+        suspending.resume(activation, question, fact.answer)
+        return
     activation.answer = fact.answer
     activation.phase = Phase.RUNNING
 
@@ -267,6 +301,7 @@ def _close(state: RunState, question: Question) -> None:
     question.open = False
     question.closed_at = state.updated_at
     state.open_questions -= 1
+    state.external_tokens.discard(question.interrupt.reason.external.token)
 
 
 def current(question: Question) -> interrupt_pb2.Interrupt:

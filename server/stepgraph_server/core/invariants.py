@@ -23,6 +23,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
 from stepgraph_server.core.errors import Quarantined
+from stepgraph_server.core.instants import from_timestamp
 from stepgraph_server.core.run import fold, live_status, next_due
 from stepgraph_server.core.state import Activation, Phase, Question, RunState, Task, TaskStatus
 from stepgraph_server.core.step_program import StepProgram
@@ -114,6 +115,9 @@ def _due_times(state: RunState) -> Iterator[Instant]:
         return
     if state.is_pending and state.starts_at is not None:
         yield state.starts_at
+    for question in state.questions.values():
+        if question.open and question.interrupt.HasField("deadline_time"):
+            yield from_timestamp(question.interrupt.deadline_time)
     for task in state.tasks.values():
         at = due_at(task)
         if at is not None:

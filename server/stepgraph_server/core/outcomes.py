@@ -32,8 +32,7 @@ CONFLICT: Final = executor_service_pb2.ACK_VERDICT_CONFLICT
 def on_outcomes(turn: Turn, report: Outcomes) -> None:
     """Take the outcomes of one frame; each gets its verdict."""
     for index, (task_id, outcome) in enumerate(report.outcomes):
-        missing = report.missing.get(index, "")
-        verdict = _on_outcome(turn, report, task_id, outcome, missing)
+        verdict = _on_outcome(turn, report, task_id, outcome, index)
         turn.acks.append((outcome.task_id, outcome.attempt, verdict))
 
 
@@ -42,7 +41,7 @@ def _on_outcome(
     report: Outcomes,
     task_id: str,
     outcome: executor_service_pb2.AttemptOutcome,
-    missing: str,
+    index: int,
 ) -> executor_service_pb2.AckVerdict.ValueType:
     task = turn.state.tasks.get(task_id)
     if (
@@ -54,7 +53,7 @@ def _on_outcome(
         return _verdict_on_old(turn.state, task_id, outcome)
     match outcome.WhichOneof("outcome"):
         case "succeeded":
-            _on_success(turn, task, outcome.succeeded, missing)
+            _on_success(turn, task, outcome.succeeded, report, index)
         case "failed":
             failed = outcome.failed
             wait = from_duration(failed.retry_after) if failed.HasField("retry_after") else None
@@ -82,20 +81,24 @@ def _verdict_on_old(
     return DUPLICATE if same_result(outcome.succeeded, recorded[1]) else CONFLICT
 
 
-def _on_success(turn: Turn, task: Task, result: task_pb2.TaskResult, missing: str) -> None:
+def _on_success(
+    turn: Turn, task: Task, result: task_pb2.TaskResult, report: Outcomes, index: int
+) -> None:
     event = turn.next_event()
     fact = event.task_completed
     fact.task_id = task.id
     fact.attempt = task.attempt
     # The executor's frame stays as it is; what is recorded may differ, by the ids of calls.
     fact.result.CopyFrom(result)
+    missing = report.missing.get(index, "")
     problem = (
         value_missing(task, missing)
         if missing
         else accept_result(task, fact.result, turn.world.limits)
     )
     if problem is None and task.poll:
-        problem = accept_reply(turn.state, task, fact.result.step, turn.world.limits)
+        taken = index in report.taken
+        problem = accept_reply(turn.state, task, fact.result.step, turn.world.limits, taken=taken)
     if problem is not None:
         usage = result.llm.usage if result.HasField("llm") else result.agent.usage
         fail_attempt(turn, task, problem, usage=usage)

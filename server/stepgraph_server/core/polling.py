@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, assert_never
 
 from stepgraph.v1 import graph_pb2
-from stepgraph_server.core import scheduling
+from stepgraph_server.core import scheduling, suspending
 from stepgraph_server.core.actions.step import Done, Fail
 from stepgraph_server.core.budget import budget_failure
 from stepgraph_server.core.failures import failure
@@ -43,7 +43,12 @@ def go_on(turn: Turn, activation: Activation) -> Done | Fail | None:
             return _await(turn, activation, program)
         case "goto" | "done":
             return ending(program)
-        case "spawn" | "suspend" | None:
+        case "suspend":
+            if program.is_answered:
+                return _poll(turn, activation, program.turn + 1)
+            suspending.suspend(turn, activation, program.transition.suspend)
+            return None
+        case "spawn" | None:
             raise AssertionError(kind)
         case _:
             assert_never(kind)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from stepgraph.v1 import event_pb2, run_pb2
 from stepgraph_server.core import (
+    deadlines,
     forking,
     interrupts,
     lifecycle,
@@ -64,9 +65,7 @@ _NEAR: Final = 0.8
 
 def new_state(run_id: str, graph: CompiledGraph, now: Instant) -> RunState:
     """Return the state of a run without events."""
-    return RunState(
-        run_id=run_id, graph=graph, first_graph=graph, started_at=now, updated_at=now
-    )
+    return RunState(run_id=run_id, graph=graph, first_graph=graph, started_at=now, updated_at=now)
 
 
 def fold(
@@ -176,6 +175,8 @@ def _on_time(turn: Turn) -> None:
             _on_time_limit(turn)
         elif key == lifecycle.GRACE_KEY:
             lifecycle.on_grace_over(turn)
+        elif key.startswith(interrupts.DUE_PREFIX):
+            deadlines.on_deadline(turn, key.removeprefix(interrupts.DUE_PREFIX))
         elif key != START_KEY:
             task = state.tasks.get(key.removeprefix(tasks.DUE_PREFIX))
             if task is not None:
@@ -285,6 +286,9 @@ def _is_live(state: RunState, key: str) -> bool:
         return state.is_pending and state.stopping is None
     if key == lifecycle.GRACE_KEY:
         return state.stopping is not None
+    if key.startswith(interrupts.DUE_PREFIX):
+        question = state.questions.get(key.removeprefix(interrupts.DUE_PREFIX))
+        return question is not None and question.open and state.stopping is None
     return state.stopping is None and key.removeprefix(tasks.DUE_PREFIX) in state.tasks
 
 

@@ -127,6 +127,18 @@ def mark_sleep(task: Task, end: Instant) -> None:
     task.wakes_at = end
 
 
+def reset_policies(task: Task) -> None:
+    """Give an outstanding task the tries and limits of its node as it is now, and what its effect says of itself."""
+    node = task.activation.node
+    if task.status is TaskStatus.SLEEPING:
+        return
+    task.retry, task.limits = node.retry, node.limits
+    program = task.activation.program
+    if program is not None and not task.poll and not task.edge_id:
+        effect = program.open[task.turn, task.index].effect
+        apply_options(task, effect.options)
+
+
 def apply_options(task: Task, options: transition_pb2.EffectOptions) -> None:
     """Put what an effect says of its tries, limits and executors over what its node says."""
     if options.HasField("retry"):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stepgraph_server.core.graph import CompiledGraph, CompiledNode
     from stepgraph_server.core.instants import Instant
     from stepgraph_server.core.policies import Limits, RetryPolicy
-    from stepgraph_server.core.step_program import StepProgram
+    from stepgraph_server.core.step_program import Ended, StepProgram
 
 #: The version of the rules by which new runs are walked. Old journals keep theirs.
 RULES_VERSION: Final = 1
@@ -126,7 +126,7 @@ class Activation:
     #: The last turn whose tasks were scheduled; -1 before the first.
     turn: int = -1
     #: Results of that turn by position; None while outstanding.
-    results: list[task_pb2.TaskResult | failure_pb2.Failure | None] = field(default_factory=list)
+    results: list[Ended | None] = field(default_factory=list)
     #: The calls that the turn's tasks perform, by position; "" where none.
     call_ids: list[str] = field(default_factory=list)
     outstanding: int = 0
@@ -226,6 +226,8 @@ class Question:
     #: As it was opened.
     interrupt: interrupt_pb2.Interrupt
     open: bool = True
+    #: It is asked in the middle of an action, which gets the answer as a result.
+    suspends: bool = False
     answer: interrupt_pb2.InterruptAnswer | None = None
     answered_by: str = ""
     close_reason: str = ""
@@ -349,6 +351,8 @@ class RunState:
     sleeping: int = 0
     questions: dict[str, Question] = field(default_factory=dict)
     open_questions: int = 0
+    #: Tokens of other systems that open questions wait for.
+    external_tokens: set[str] = field(default_factory=set)
     due: DueTimes = field(default_factory=DueTimes)
     stopping: Stopping | None = None
     # What was recorded.

@@ -86,6 +86,11 @@ class StepProgram:
         for index, effect in enumerate(reply.transition.await_effects.effects):
             self.open[self.turn, index] = OpenEffect(effect, messages)
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the Suspend that it answered last has its answer."""
+        return (self.turn, 0) in self.fresh
+
     def end(self, turn: int, index: int, label: str, ended: Ended) -> None:
         """What it asked for has ended."""
         self.open.pop((turn, index), None)
@@ -100,6 +105,9 @@ class StepProgram:
         """Whether there is something to do: an effect to start, a next poll, an end. Not asked while it is suspended."""
         if self.polling or self.transition is None:
             return self.failure is not None
+        if self.transition.HasField("suspend"):
+            # It opens its question, or goes on with the answer; between these it is not asked.
+            return True
         awaited = self.transition.await_effects.effects
         return self.started < len(awaited) or self.wants_poll
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stepgraph_server.core import step_reply_effects
+from stepgraph_server.core import step_reply_effects, step_reply_suspends
 from stepgraph_server.core.bad_reply import BadReply, refuse_violations
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.names import did_you_mean
@@ -31,10 +31,19 @@ _VARIANTS: Final = "await_effects, spawn, goto, suspend or done"
 
 
 def accept_reply(
-    state: RunState, task: Task, reply: transition_pb2.StepReply, limits: RunLimits
+    state: RunState,
+    task: Task,
+    reply: transition_pb2.StepReply,
+    limits: RunLimits,
+    *,
+    taken: bool = False,
 ) -> failure_pb2.Failure | None:
-    """Make a reply what it is to be recorded as, in place, and return None; or return why it can't be recorded."""
+    """Make a reply what it is to be recorded as, in place, and return None; or return why it can't be recorded.
+
+    `taken` says that a question of another run waits for the token that it wants to wait for.
+    """
     try:
+        step_reply_suspends.refuse_taken(taken=taken)
         _check_update(state, task.activation, reply)
         _check_transition(state, task.activation, reply.transition, limits)
     except BadReply as bad:
@@ -92,7 +101,9 @@ def _check_transition(
             _check_goto(state, activation, transition.goto, f"{path}.goto")
         case "done":
             _check_given(transition.done, "value", f"{path}.done")
-        case "spawn" | "suspend" as kind:
+        case "suspend":
+            step_reply_suspends.check_suspend(state, transition.suspend, f"{path}.suspend")
+        case "spawn" as kind:
             message = "this server does not do this yet; use a newer one, or do without"
             raise BadReply(path=f"{path}.{kind}", message=message, code="NOT_YET_SUPPORTED")
         case None:

@@ -148,7 +148,7 @@ def _poll(state: RunState, activation: Activation, number: int, turn: Turn | Non
     results = tuple([each for each in activation.results if each is not None]) if number else ()
     work, world = (None, None) if turn is None else (turn.work, turn.world)
     view = View(state, activation.carried, activation.delta, work)
-    return Poll(state, activation, view, number, results, world)
+    return Poll(state, activation, view, number, results, world)  # type: ignore[arg-type]  # who has not suspended gets no answers
 
 
 def _await_effects(turn: Turn, activation: Activation, step: Await) -> bool:

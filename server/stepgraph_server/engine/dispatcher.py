@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from stepgraph_server.executors.catalogue import Catalogue
     from stepgraph_server.executors.registry import Registry
     from stepgraph_server.executors.seats import Ack, LostInstance, Seat
+    from stepgraph_server.storage.interrupts import Interrupts
     from stepgraph_server.storage.values import Values
 
 
@@ -67,6 +68,7 @@ class Dispatcher:
         limits: RunLimits,
         jitter: Callable[[], float],
         values: Values,
+        interrupts: Interrupts,
         spawn: Callable[[Coroutine[None, None, None]], None],
     ) -> None:
         self._registry = registry
@@ -80,7 +82,7 @@ class Dispatcher:
         self.holdings = Holdings(registry)
         self._tasks_out: dict[Seat, list[bytes]] = {}
         self._acks_out: dict[Seat, list[Ack]] = {}
-        self._reports = Reports(values, spawn)
+        self._reports = Reports(values, interrupts, spawn)
         self._dispatch_planned = False
         #: What was taken from a queue is being placed, so the queue's order is kept by placing it at once.
         self._handing_out = False

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from stepgraph_server.core import json_text, schemas
 from stepgraph_server.core.json_text import JsonTextError
 from stepgraph_server.core.validation.codes import ProblemCode, WarningCode
+from stepgraph_server.core.validation.numbers import check_positive
 from stepgraph_server.core.validation.report import Report, at_key, shown
 from stepgraph_server.core.validation.texts import (
     check_count,
@@ -79,6 +80,9 @@ def check_question(report: Report, path: str, node: GraphNode) -> None:
         check_size(report, f"{where}.description", asked.description, MAX_PROMPT_BYTES)
     check_options(report, f"{where}.options", asked.options)
     is_right = check_schema(report, f"{where}.answer_schema", asked.answer_schema)
+    if asked.HasField("deadline"):
+        hint = "Leave it out to wait for ever."
+        check_positive(report, f"{where}.deadline", asked.deadline, hint)
     if not asked.HasField("default_answer"):
         return
     if not asked.HasField("deadline"):

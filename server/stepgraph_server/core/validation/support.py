@@ -26,8 +26,6 @@ NODE_FIELDS: Final = (
     "action.subgraph",
     "action.wait_signal",
     "answers",
-    "interrupt_options.deadline",
-    "interrupt_options.default_answer",
 )
 
 

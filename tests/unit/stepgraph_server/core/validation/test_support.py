@@ -8,8 +8,6 @@ from stepgraph.v1 import graph_pb2
 from stepgraph_server.core.validation import check, support
 from tests.support.graphs import DEFAULTS, graph, problems
 
-APPROVAL: dict[str, object] = {"human_approval": {}}
-
 
 @pytest.mark.parametrize(
     ("node", "field"),
@@ -17,14 +15,6 @@ APPROVAL: dict[str, object] = {"human_approval": {}}
         ({"action": {"map": {"items": "[1]", "body": {"program": "p"}}}}, "action.map"),
         ({"action": {"subgraph": {"graph": {"reference": "g"}}}}, "action.subgraph"),
         ({"action": {"wait_signal": {"name": "s"}}}, "action.wait_signal"),
-        (
-            {"action": APPROVAL, "interrupt_options": {"deadline": "1s"}},
-            "interrupt_options.deadline",
-        ),
-        (
-            {"action": APPROVAL, "interrupt_options": {"default_answer": {"proceed": {}}}},
-            "interrupt_options.default_answer",
-        ),
     ],
 )
 def test_a_node_that_asks_for_more_is_refused(node: dict[str, object], field: str) -> None:
