@@ -127,8 +127,9 @@ async def collecting(collector: Collector | None = None) -> AsyncIterator[Collec
     """Open a collector; one that was open before gets its address again."""
     made = collector or Collector()
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(_Traces(made), server)
-    metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(_Metrics(made), server)
+    # Generated code has no types.
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(_Traces(made), server)  # type: ignore[no-untyped-call]
+    metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(_Metrics(made), server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port(made.address or "127.0.0.1:0")
     made.address = f"127.0.0.1:{port}"
     await server.start()
@@ -142,7 +143,9 @@ class _Traces(trace_service_pb2_grpc.TraceServiceServicer):
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
 
-    async def Export(self, request, context):  # noqa: N802
+    async def Export(  # noqa: N802
+        self, request: trace_service_pb2.ExportTraceServiceRequest, context: object
+    ) -> trace_service_pb2.ExportTraceServiceResponse:
         await self._collector.take_spans(request)
         return trace_service_pb2.ExportTraceServiceResponse()
 
@@ -151,7 +154,9 @@ class _Metrics(metrics_service_pb2_grpc.MetricsServiceServicer):
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
 
-    async def Export(self, request, context):  # noqa: N802
+    async def Export(  # noqa: N802
+        self, request: metrics_service_pb2.ExportMetricsServiceRequest, context: object
+    ) -> metrics_service_pb2.ExportMetricsServiceResponse:
         await self._collector.take_metrics(request)
         return metrics_service_pb2.ExportMetricsServiceResponse()
 

@@ -67,7 +67,7 @@ def renewed(page: str) -> str:
         mark = f"<!-- {name}: made from the code -->\n"
         pattern = re.escape(mark) + r"(?:\|.*\n)*"
         table = mark + "\n".join(make()) + "\n"
-        page, count = re.subn(pattern, lambda _, table=table: table, page)
+        page, count = re.subn(pattern, table.replace("\\", r"\\"), page)
         assert count == 1, f"the page must have {mark!r} once"
     return page
 
