@@ -50,6 +50,10 @@ class CommandGroup(VerbGroup):
         """Run a command; an option of all commands that a command of another package does not know is told where it goes."""
         try:
             result: object = super().invoke(ctx)
+        except (KeyboardInterrupt, click.Abort):
+            # At a question that is asked here, say; click would end with 1, which would mean a run that failed.
+            click.echo("\nStopped.", err=True)
+            raise SystemExit(ExitCode.INTERRUPTED) from None
         except BrokenPipeError:
             # Whoever reads has enough, as `head` does. Python must not try again at its end; and 1 would mean a run that failed.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

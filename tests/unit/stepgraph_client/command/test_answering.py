@@ -164,3 +164,11 @@ def test_nobody_is_asked_what_was_answered(run, question, at_terminal) -> None:
     ended = run("answer", "q")
     assert ended.code == 3
     assert "q is not open any more" in ended.err
+
+
+def test_a_person_who_gives_no_answer_ends_it_like_ctrl_c(run, server, at_terminal) -> None:
+    """And not as if a run had failed."""
+    ended = run("answer", "q", typed=b"")
+    assert ended.code == 130
+    assert ended.err.endswith("Stopped.\n")
+    assert not server.requests["AnswerInterrupt"]
