@@ -22,7 +22,7 @@ _BY_REASON: Mapping[str, str] = {
     "VALUE_NOT_FOUND": "Is the namespace the right one? Values that nothing refers to are kept for a day.",
     "RUN_EXISTS": "Choose another --run-id, or leave it out: then the server makes one.",
     "RUN_ENDED": "`{command} runs get {run_id}` shows how it ended.",
-    "RUN_NOT_ENDED": "`{command} runs cancel {run_id}` stops it.",
+    "RUN_NOT_ENDED": "`{command} runs get {run_id}` shows where it stands.",
     "INTERRUPT_ANSWERED": "`{command} interrupts get {interrupt_id}` shows the answer that counts.",
     "INTERRUPT_CLOSED": "`{command} runs history {run_id}` shows how the run went on.",
     "SEQUENCE_OUT_OF_RANGE": "`{command} runs get {run_id}` shows how many events there are.",

@@ -77,6 +77,7 @@ class RunPicture:
     def _run_forked(self, event: RunEvent) -> None:
         # What was under way in the run before goes on here; its own start is now.
         self.run_id = event.run_forked.run_id
+        self.start_s = seconds_of(event)
 
     def _superstep_started(self, event: RunEvent) -> None:
         started = event.superstep_started

@@ -126,9 +126,10 @@ def test_a_run_has_its_status(kind, status) -> None:
     assert made.is_over is (status in {"completed", "failed", "cancelled"})
 
 
-def test_a_fork_goes_by_its_own_name() -> None:
+def test_a_fork_goes_by_its_own_name_and_time() -> None:
     forked = pb.RunForked(run_id="f")
-    assert picture(at(1, run_started=STARTED), at(2, run_forked=forked)).run_id == "f"
+    made = picture(at(1, run_started=STARTED), at(2, run_forked=forked))
+    assert (made.run_id, made.start_s) == ("f", 2.0)
 
 
 def test_of_a_long_path_the_end_is_kept_and_shown() -> None:
