@@ -42,6 +42,9 @@ GROUP_BYTES: Final = 16 * 1024 * 1024
 FEW: Final = 8
 """Appends are few if there are less than the usual number of a commit divided by this."""
 
+TURNS: Final = 3
+"""So many more turns of the loop a group stays open, if groups are large: from gRPC's wake-up to what a frame decides."""
+
 GATHER_S: Final = 0.004
 """Few appends wait that long for more; a commit under load takes longer than that. See `Writer._end_turn`."""
 
@@ -87,6 +90,7 @@ class Writer:
         #: Not in the queue yet.
         self._submitted: list[Append] = []
         self._is_turn_planned = False
+        self._turns = 0
         self._gathering: asyncio.TimerHandle | None = None
         #: How many appends are handed over together, of late.
         self._usual = 1.0
@@ -149,13 +153,19 @@ class Writer:
         self._submitted.append(append)
 
     def _end_turn(self) -> None:
-        """Hand over what was submitted in a turn of the loop, or wait for more if it is few.
+        """Hand over what was submitted in a turn of the loop, or wait for more.
 
         A commit costs as much as deciding a few nodes, whatever is in it; and whoever is written alone goes on alone, in a frame, a
-        decision and a commit of its own. So a run that is started, or a straggler, joins the next large group. If groups
-        are small, nobody waits.
+        decision and a commit of its own. So what is ready to be decided joins the group (a frame that has arrived takes TURNS to
+        get there), and a few, a run that is started or a straggler, wait for the next large one. If groups are small, nobody
+        waits. benchmarks.react at 64 runs: 36 appends in a commit, without this 28.
         """
         assert self._loop is not None
+        if self._usual >= FEW and self._turns < TURNS:
+            self._turns += 1
+            self._loop.call_soon(self._end_turn)
+            return
+        self._turns = 0
         self._is_turn_planned = False
         if len(self._submitted) * FEW >= self._usual:
             self._hand_over()

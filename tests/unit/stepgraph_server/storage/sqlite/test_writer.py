@@ -80,7 +80,33 @@ async def submit(bed: Bed, first: int, count: int) -> None:
     """Submit so many appends in one turn of the loop."""
     for number in range(first, first + count):
         bed.writer.submit(append(number))
+    for _ in range(writer_module.TURNS + 1):
+        await asyncio.sleep(0)
+
+
+async def test_what_the_next_turns_bring_joins_a_large_group(bed: Bed) -> None:
+    """A frame that has arrived is decided a few turns later, and is written together with the one before."""
+    await submit(bed, 1, 200)
+    await bed.reported(200)
+    for number in range(201, 221):
+        bed.writer.submit(append(number))
     await asyncio.sleep(0)
+    for number in range(221, 241):
+        bed.writer.submit(append(number))
+    await bed.reported(240)
+    assert [len(group) for group in bed.groups] == [200, 40]
+
+
+async def test_nobody_waits_while_groups_are_small(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One run that goes on alone hears of each of its appends at once."""
+    monkeypatch.setattr(writer_module, "TURNS", 10**9)
+    monkeypatch.setattr(writer_module, "GATHER_S", 60.0)
+    for number in range(1, 20):
+        bed.writer.submit(append(number))
+        await bed.reported(number)
+    assert [len(group) for group in bed.groups] == [1] * 19
 
 
 async def test_few_join_the_next_large_group(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
