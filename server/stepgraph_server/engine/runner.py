@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from stepgraph.v1 import executor_service_pb2
     from stepgraph_server.core.inputs import Command, World
+    from stepgraph_server.core.instants import Instant
     from stepgraph_server.core.state import RunState
     from stepgraph_server.engine.clock import Clock
     from stepgraph_server.engine.graph_cache import GraphCache
@@ -227,16 +228,16 @@ class Runner:
             decision = decide(state, delivery.happened, run.world, self._clock.now())
             if delivery.reply is not None:
                 delivery.reply.decided(run)
-            if decision.events:
-                self._submit(run, state, delivery, decision)
+            due = (
+                self._submit(run, state, delivery, decision) if decision.events else next_due(state)
+            )
         except Refused as refusal:
             # It may rest on events that are not durable yet, and is said when they are.
             delivery.refusal = refusal
-            decision = Decision(events=[], commands=[], acks=[])
+            decision, due = Decision(events=[], commands=[], acks=[]), next_due(state)
         except Exception as error:  # noqa: BLE001  # a fault of the rules stops this run, and no other
             self._fail(delivery, self._quarantine(run, error))
             return
-        due = next_due(state)
         if due is not None:
             self.timers.arm(run.key, due)
         if not decision.events:
@@ -244,7 +245,8 @@ class Runner:
 
     def _submit(
         self, run: LiveRun, state: RunState, delivery: Delivery, decision: Decision
-    ) -> None:
+    ) -> Instant | None:
+        """Hand the events of a decision to the journal, and return when something is due by itself after them."""
         if run.trace is None:
             run.trace = self._observer.trace_of(run.key.namespace, state)
         append = encode_append(run.key, state, decision.events)
@@ -254,6 +256,7 @@ class Runner:
         append.context = pending
         run.pending.append(pending)
         self._store.journal.submit(append)
+        return append.progress.next_due
 
     def _stand_on_last(self, run: LiveRun, delivery: Delivery, decision: Decision) -> None:
         """Answer an input that changed nothing, once everything that it rests on is durable."""
