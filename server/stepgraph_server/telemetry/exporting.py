@@ -1,6 +1,6 @@
 """Spans and metrics on their way to a collector, over OTLP.
 
-Rules: this module and `metrics.py` are the only ones that import OpenTelemetry's SDK, and they are imported only if something is
+Rules: this module, `otlp_encoding`, `metric_export` and `scraping` are the only ones that import OpenTelemetry's SDK, and they are imported only if something is
 recorded. That a collector is away is said once, and once that it is back; what the exporters would say each time is dropped.
 """
 
@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import logging
 import threading
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from opentelemetry import context
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
-from opentelemetry.trace.span import TraceState
+from opentelemetry.trace import SpanContext
 
+from stepgraph_server.core import wire
 from stepgraph_server.telemetry import names
+from stepgraph_server.telemetry.otlp_encoding import encode_span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.context import Context
 
-    from stepgraph_server.telemetry.spans import EndedSpan, SpanEvent
+    from stepgraph_server.telemetry.spans import EndedSpan
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +40,6 @@ _EXPORTER_LOGGERS: Final = (
     "opentelemetry.exporter.otlp.proto.grpc.exporter",
     "opentelemetry.sdk.metrics._internal.export",
 )
-_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 
 
 def resource(version: str) -> Resource:
@@ -108,15 +110,40 @@ def _not_ours(_: logging.LogRecord) -> bool:
     return not _ours.sending
 
 
+class SpanExporter(OTLPSpanExporter):
+    """OpenTelemetry's exporter, with its channel, retries and variables; only that our spans are encoded by ourselves."""
+
+    def __init__(self, who: Resource, version: str) -> None:
+        super().__init__()
+        # What stands around all spans, encoded once, by the encoder of OpenTelemetry.
+        scope = InstrumentationScope("stepgraph", version)
+        nobody = SpanContext(0, 0, is_remote=False)
+        empty = ReadableSpan("", nobody, resource=who, instrumentation_scope=scope)
+        [around] = encode_spans([empty]).resource_spans
+        [scope_spans] = around.scope_spans
+        scope_spans.ClearField("spans")
+        self._scope_spans: Final = scope_spans.SerializeToString()
+        around.ClearField("scope_spans")
+        self._resource_spans: Final = around.SerializeToString()
+
+    def _translate_data(  # type: ignore[override]  # what it is given is ours
+        self, data: Sequence[EndedSpan]
+    ) -> ExportTraceServiceRequest:
+        spans = wire.join_repeated(ScopeSpans.SPANS_FIELD_NUMBER, map(encode_span, data))
+        scopes = wire.length_delimited(
+            ResourceSpans.SCOPE_SPANS_FIELD_NUMBER, self._scope_spans + spans
+        )
+        whole = wire.length_delimited(
+            ExportTraceServiceRequest.RESOURCE_SPANS_FIELD_NUMBER, self._resource_spans + scopes
+        )
+        return ExportTraceServiceRequest.FromString(whole)
+
+
 class OtlpSpans:
     """Sends spans. The port `SpanSink`."""
 
-    def __init__(
-        self, who: Resource, version: str, exporter: OTLPSpanExporter | None = None
-    ) -> None:
-        self._exporter = exporter or OTLPSpanExporter()
-        self._resource = who
-        self._scope = InstrumentationScope("stepgraph", version)
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter = exporter
         self._collector = Reachability("traces")
         self._is_closed = False
 
@@ -124,9 +151,10 @@ class OtlpSpans:
         """Send them; false if nobody took them."""
         if self._is_closed:
             return False
-        readable = [self._readable(span) for span in spans]
         with quiet_exporter():
-            taken = self._exporter.export(readable) is SpanExportResult.SUCCESS
+            # It hands them to `_translate_data`, and looks at nothing but their number.
+            result = self._exporter.export(spans)  # type: ignore[arg-type]
+        taken = result is SpanExportResult.SUCCESS
         self._collector.note(taken=taken)
         return taken
 
@@ -135,58 +163,3 @@ class OtlpSpans:
         if not self._is_closed:
             self._is_closed = True
             self._exporter.shutdown()
-
-    def _readable(self, span: EndedSpan) -> ReadableSpan:
-        trace = span.trace
-        trace_id = int(trace.trace_id, 16)
-        state = _tracestate(trace.tracestate)
-        context = SpanContext(
-            trace_id,
-            int(span.span_id, 16),
-            is_remote=False,
-            trace_flags=_SAMPLED,
-            trace_state=state,
-        )
-        parent = None
-        if span.parent_id:
-            # Of all spans only that of the run can have a parent in another process.
-            is_remote = span.parent_id == trace.parent_id
-            parent = SpanContext(
-                trace_id,
-                int(span.parent_id, 16),
-                is_remote=is_remote,
-                trace_flags=_SAMPLED,
-                trace_state=state,
-            )
-        return ReadableSpan(
-            name=span.name,
-            context=context,
-            parent=parent,
-            resource=self._resource,
-            attributes=span.attributes,
-            events=[_event(event) for event in span.events],
-            links=[_link(traceparent) for traceparent in span.links],
-            kind=SpanKind.CLIENT if span.is_remote_call else SpanKind.INTERNAL,
-            # The code alone: a message may have been made of what a run works on.
-            status=Status(StatusCode.ERROR, span.error) if span.error else Status(),
-            start_time=span.start_ns,
-            end_time=span.end_ns,
-            instrumentation_scope=self._scope,
-        )
-
-
-def _event(event: SpanEvent) -> Event:
-    return Event(event.name, event.attributes, event.time_ns)
-
-
-def _link(traceparent: str) -> Link:
-    _, trace_id, span_id, flags = traceparent.split("-")[:4]
-    sampled = TraceFlags(int(flags, 16) & TraceFlags.SAMPLED)
-    return Link(
-        SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=sampled)
-    )
-
-
-@lru_cache(maxsize=64)
-def _tracestate(text: str) -> TraceState:
-    return TraceState.from_header([text]) if text else TraceState()

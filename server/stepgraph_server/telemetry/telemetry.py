@@ -148,9 +148,14 @@ class Telemetry:
 
 def _recorder(settings: OtelSettings, history: History, version: str) -> SpanRecorder:
     # Not before it is needed, as above.
-    from stepgraph_server.telemetry.exporting import OtlpSpans, resource  # noqa: PLC0415
+    from stepgraph_server.telemetry.exporting import (  # noqa: PLC0415
+        OtlpSpans,
+        SpanExporter,
+        resource,
+    )
 
-    return SpanRecorder(OtlpSpans(resource(version), version), history, settings.span_delay_s)
+    sink = OtlpSpans(SpanExporter(resource(version), version))
+    return SpanRecorder(sink, history, settings.span_delay_s)
 
 
 def _scraping() -> Scraping:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import logging
 
 import pytest
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from stepgraph_server.telemetry import exporting
-from stepgraph_server.telemetry.exporting import OtlpSpans, Reachability, quiet_exporter, resource
-from stepgraph_server.telemetry.spans import EndedSpan, SpanEvent
+from stepgraph_server.telemetry.exporting import (
+    OtlpSpans,
+    Reachability,
+    SpanExporter,
+    quiet_exporter,
+    resource,
+)
+from stepgraph_server.telemetry.spans import EndedSpan
 from tests.support.otlp_events import CALLER, trace
 
 THEIRS = logging.getLogger("opentelemetry.exporter.otlp.proto.grpc.exporter")
@@ -41,7 +46,7 @@ def exporter():
 
 @pytest.fixture
 def sink(exporter):
-    return OtlpSpans(resource("1.2"), "1.2", exporter)
+    return OtlpSpans(exporter)
 
 
 def span(caller="", **fields):
@@ -50,29 +55,16 @@ def span(caller="", **fields):
     return EndedSpan(trace=it, start_ns=1, end_ns=2, attributes={"x": 1}, **given)
 
 
-def test_a_span_is_encoded_as_it_was_made(sink, exporter):
-    event = SpanEvent(name="asked", time_ns=2, attributes={"q": "1"})
-    assert sink.send([span(CALLER, error="CODE", events=[event], links=[CALLER])])
-    [of_resource] = encode_spans(exporter.spans).resource_spans
+def test_what_stands_around_spans_is_who_records(monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    exporter = SpanExporter(resource("1.2"), "1.2")
+    [of_resource] = exporter._translate_data([span(), span(CALLER)]).resource_spans
     [of_scope] = of_resource.scope_spans
-    [wire] = of_scope.spans
-    assert of_scope.scope.name == "stepgraph"
-    assert wire.trace_id.hex() == "4bf92f3577b34da6a3ce929d0e0e4736"
-    assert wire.span_id.hex() == "1" * 16
-    assert wire.parent_span_id.hex() == "00f067aa0ba902b7"
-    assert wire.trace_state == "a=b"
-    assert (wire.start_time_unix_nano, wire.end_time_unix_nano) == (1, 2)
-    assert (wire.status.code, wire.status.message) == (2, "CODE")
-    assert wire.flags & 0x200  # its parent is in another process
-    assert wire.events[0].name == "asked"
-    assert wire.links[0].span_id.hex() == "00f067aa0ba902b7"
-
-
-def test_a_span_without_a_parent_begins_its_trace(sink, exporter):
-    sink.send([span()])
-    [wire] = encode_spans(exporter.spans).resource_spans[0].scope_spans[0].spans
-    assert wire.parent_span_id == b""
-    assert wire.status.code == 0
+    assert (of_scope.scope.name, of_scope.scope.version) == ("stepgraph", "1.2")
+    assert [each.name for each in of_scope.spans] == ["n", "n"]
+    named = {each.key: each.value.string_value for each in of_resource.resource.attributes}
+    assert named["service.version"] == "1.2"
+    exporter.shutdown()
 
 
 def test_that_a_collector_is_away_is_said_once_and_so_is_that_it_is_back(sink, exporter, caplog):
