@@ -240,6 +240,13 @@ class Script:
         """Cancel the run."""
         return self._happen(inputs.Cancel(reason=" ".join(words)))
 
+    def do_signal(self, words: Words, _: Lines) -> Lines:
+        """Send a signal: its name, `for=` what it carries to be matched by, and its payload."""
+        (name, *rest), named = reports.split(words)
+        payload = reports.value(" ".join(rest)) if rest else None
+        signal = inputs.Signal(name=name, correlation=dict(named).get("for", ""), payload=payload)
+        return self._happen(signal)
+
     def do_pause(self, words: Words, _: Lines) -> Lines:
         """Pause the run."""
         return self._happen(inputs.Pause(reason=" ".join(words)))

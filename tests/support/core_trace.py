@@ -285,6 +285,8 @@ def _interrupt_opened(_: event_pb2.RunEvent, fact: event_pb2.InterruptOpened) ->
 
 
 def _interrupt_answered(_: event_pb2.RunEvent, fact: event_pb2.InterruptAnswered) -> str:
+    if fact.answer.HasField("signals"):
+        return f"signals {' '.join(map(value_text, fact.answer.signals.payloads))}"
     by = "the deadline" if fact.by_deadline else fact.answered_by
     return f"{_answer(fact.answer)} by {by}"
 
@@ -305,6 +307,11 @@ def _run_stopping(event: event_pb2.RunEvent, fact: event_pb2.RunStopping) -> str
     grace = from_timestamp(fact.grace_time) - from_timestamp(event.time)
     outcome = status_name(fact.outcome)
     return f"{outcome} within {seconds_text(Span(grace))}, {failure_text(fact.failure)}"
+
+
+def _signal_received(_: event_pb2.RunEvent, fact: event_pb2.SignalReceived) -> str:
+    payload = f" {value_text(fact.payload)}" if fact.HasField("payload") else ""
+    return f"{fact.name}{f' for {fact.correlation}' if fact.correlation else ''}{payload}"
 
 
 def _run_paused(_: event_pb2.RunEvent, fact: event_pb2.RunPaused) -> str:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from stepgraph.v1 import conversation_pb2, value_pb2
     from stepgraph_server.config import Settings
-    from stepgraph_server.core.inputs import Pause, Unpause
+    from stepgraph_server.core.inputs import Pause, Signal, Unpause
     from stepgraph_server.core.instants import Span
     from stepgraph_server.engine.callers import Caller, RequestKey
     from stepgraph_server.storage.records import Appended
@@ -83,7 +83,7 @@ class EngineStandIn:
         self.callers: list[Caller] = []
         self.forks: list[run_service_pb2.ForkRunRequest | run_service_pb2.RetryRunRequest] = []
         self.waits: list[run_service_pb2.Wait] = []
-        self.changes: list[Cancel | Pause | Unpause] = []
+        self.changes: list[Cancel | Signal | Pause | Unpause] = []
         self.answers: list[tuple[str, interrupt_pb2.InterruptAnswer, str]] = []
         self.inputs: dict[tuple[str, str, int], bytes] = {}
         self.states: dict[RunKey, StateStandIn] = {}
@@ -249,7 +249,7 @@ class EngineStandIn:
         self,
         namespace: str,
         run_id: str,
-        change: Cancel | Pause | Unpause,
+        change: Cancel | Signal | Pause | Unpause,
         request: RequestKey | None,
     ) -> run_pb2.Run:
         """End a run if that is the change, and note every one."""

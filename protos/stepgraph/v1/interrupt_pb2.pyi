@@ -305,7 +305,7 @@ class SuspendReason(_message.Message):
 
     @_typing.final
     class Signal(_message.Message):
-        """A signal to the run's tree."""
+        """A signal to the run."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -541,6 +541,28 @@ class InterruptAnswer(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class Signals(_message.Message):
+        """Signals that came. Written by the server alone: to answer what waits for a signal, send it with SignalRun."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PAYLOADS_FIELD_NUMBER: _builtins.int
+        @_builtins.property
+        def payloads(self) -> _containers.RepeatedCompositeFieldContainer[_value_pb2.Value]:
+            """What they carried, in the order in which they came."""
+
+        def __init__(
+            self,
+            *,
+            payloads: _abc.Iterable[_value_pb2.Value] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["payloads", b"payloads"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     PROCEED_FIELD_NUMBER: _builtins.int
     PROCEED_WITH_FIELD_NUMBER: _builtins.int
     REVISE_FIELD_NUMBER: _builtins.int
@@ -548,6 +570,7 @@ class InterruptAnswer(_message.Message):
     ABORT_FIELD_NUMBER: _builtins.int
     REPLY_FIELD_NUMBER: _builtins.int
     FAILED_FIELD_NUMBER: _builtins.int
+    SIGNALS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def proceed(self) -> Global___InterruptAnswer.Proceed:
         """Go on."""
@@ -576,6 +599,10 @@ class InterruptAnswer(_message.Message):
     def failed(self) -> Global___InterruptAnswer.Failed:
         """A failure for a step program."""
 
+    @_builtins.property
+    def signals(self) -> Global___InterruptAnswer.Signals:
+        """Signals that came."""
+
     def __init__(
         self,
         *,
@@ -586,12 +613,13 @@ class InterruptAnswer(_message.Message):
         abort: Global___InterruptAnswer.Abort | None = ...,
         reply: Global___InterruptAnswer.Reply | None = ...,
         failed: Global___InterruptAnswer.Failed | None = ...,
+        signals: Global___InterruptAnswer.Signals | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "choose", b"choose", "failed", b"failed", "kind", b"kind", "proceed", b"proceed", "proceed_with", b"proceed_with", "reply", b"reply", "revise", b"revise"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "choose", b"choose", "failed", b"failed", "kind", b"kind", "proceed", b"proceed", "proceed_with", b"proceed_with", "reply", b"reply", "revise", b"revise", "signals", b"signals"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "choose", b"choose", "failed", b"failed", "kind", b"kind", "proceed", b"proceed", "proceed_with", b"proceed_with", "reply", b"reply", "revise", b"revise"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort", b"abort", "choose", b"choose", "failed", b"failed", "kind", b"kind", "proceed", b"proceed", "proceed_with", b"proceed_with", "reply", b"reply", "revise", b"revise", "signals", b"signals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["proceed", "proceed_with", "revise", "choose", "abort", "reply", "failed"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["proceed", "proceed_with", "revise", "choose", "abort", "reply", "failed", "signals"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 

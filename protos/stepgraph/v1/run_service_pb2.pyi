@@ -920,7 +920,7 @@ class SignalRunRequest(_message.Message):
     namespace: _builtins.str
     """The namespace. Empty means "default"."""
     run_id: _builtins.str
-    """A run of the tree."""
+    """The run."""
     name: _builtins.str
     """The signal's name."""
     correlation: _builtins.str

@@ -206,7 +206,9 @@ class RunServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SignalRun(self, request, context):
-        """Sends a signal to a run's tree; it may come before anyone waits for it. FAILED_PRECONDITION RUN_ENDED, RESOURCE_EXHAUSTED LIMIT_EXCEEDED.
+        """Sends a signal to a run; it may come before anyone waits for it, and is kept until somebody does. One signal serves one waiter: of several the
+        first by task id, of several signals the ones that came first. At most 1,000 are kept. FAILED_PRECONDITION RUN_ENDED, RESOURCE_EXHAUSTED
+        LIMIT_EXCEEDED: too many are kept already.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -55,7 +55,10 @@ class RunServiceStub:
     UnpauseRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.UnpauseRunRequest, _run_service_pb2.UnpauseRunResponse]
     """Lets a paused run go on. FAILED_PRECONDITION RUN_ENDED."""
     SignalRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.SignalRunRequest, _run_service_pb2.SignalRunResponse]
-    """Sends a signal to a run's tree; it may come before anyone waits for it. FAILED_PRECONDITION RUN_ENDED, RESOURCE_EXHAUSTED LIMIT_EXCEEDED."""
+    """Sends a signal to a run; it may come before anyone waits for it, and is kept until somebody does. One signal serves one waiter: of several the
+    first by task id, of several signals the ones that came first. At most 1,000 are kept. FAILED_PRECONDITION RUN_ENDED, RESOURCE_EXHAUSTED
+    LIMIT_EXCEEDED: too many are kept already.
+    """
     ForkRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ForkRunRequest, _run_service_pb2.ForkRunResponse]
     """Makes a new run from a run's prefix, on request with changes; the run stays as it is. Limits count anew: its supersteps from those of the
     prefix, its tokens and its time from now. FAILED_PRECONDITION GRAPH_MISMATCH, FAILED_PRECONDITION RUN_ENDED: at that event it had ended or
@@ -178,7 +181,10 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _run_service_pb2.SignalRunRequest,
         context: _aio.ServicerContext[_run_service_pb2.SignalRunRequest, _abc.Awaitable[_run_service_pb2.SignalRunResponse]],
     ) -> _abc.Awaitable[_run_service_pb2.SignalRunResponse]:
-        """Sends a signal to a run's tree; it may come before anyone waits for it. FAILED_PRECONDITION RUN_ENDED, RESOURCE_EXHAUSTED LIMIT_EXCEEDED."""
+        """Sends a signal to a run; it may come before anyone waits for it, and is kept until somebody does. One signal serves one waiter: of several the
+        first by task id, of several signals the ones that came first. At most 1,000 are kept. FAILED_PRECONDITION RUN_ENDED, RESOURCE_EXHAUSTED
+        LIMIT_EXCEEDED: too many are kept already.
+        """
 
     @_abc_1.abstractmethod
     def ForkRun(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         state_pb2,
         value_pb2,
     )
-    from stepgraph_server.core.inputs import Cancel, Pause, Unpause
+    from stepgraph_server.core.inputs import Cancel, Pause, Signal, Unpause
     from stepgraph_server.core.instants import Span
     from stepgraph_server.engine.callers import Caller, RequestKey
     from stepgraph_server.storage.runs import RunQuery
@@ -147,10 +147,10 @@ class Engine(Protocol):
         self,
         namespace: str,
         run_id: str,
-        change: Cancel | Pause | Unpause,
+        change: Cancel | Signal | Pause | Unpause,
         request: RequestKey | None,
     ) -> run_pb2.Run:
-        """Stop a run, pause it, or let it go on; return it once that is durable."""
+        """Stop a run, pause it, let it go on, or send it a signal; return it once that is durable."""
         ...
 
     async def answer(

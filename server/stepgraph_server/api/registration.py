@@ -64,7 +64,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "RunService/CancelRun": "change",
     "RunService/PauseRun": "change",
     "RunService/UnpauseRun": "change",
-    "RunService/SignalRun": "unsupported",
+    "RunService/SignalRun": "change",
     "RunService/ForkRun": "change",
     "RunService/RetryRun": "change",
     "RunService/ExplainRun": "read",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stepgraph_server.api.fields import Rule, rule
+from stepgraph_server.core.signals import MAX_CORRELATION_CHARACTERS
 from stepgraph_server.core.state_checks import check_state
-from stepgraph_server.core.values import check_message, check_update
+from stepgraph_server.core.values import check_message, check_update, check_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -149,12 +150,21 @@ def _change(
     request: run_service_pb2.CancelRunRequest
     | run_service_pb2.PauseRunRequest
     | run_service_pb2.UnpauseRunRequest
+    | run_service_pb2.SignalRunRequest
     | run_service_pb2.ForkRunRequest
     | run_service_pb2.RetryRunRequest,
 ) -> None:
     check.namespace(request)
     check.run_id(request.run_id)
     check.request_id(request.request_id)
+
+
+def _signal_run(check: FieldCheck, request: run_service_pb2.SignalRunRequest) -> None:
+    _change(check, request)
+    check.name(request.name, "name")
+    check.text(request.correlation, "correlation", MAX_CORRELATION_CHARACTERS)
+    if request.HasField("payload") and request.payload.WhichOneof("kind") is not None:
+        check.payload(check_value(request.payload, "payload", check.limits.values))
 
 
 def _fork_run(check: FieldCheck, request: run_service_pb2.ForkRunRequest) -> None:
@@ -212,6 +222,7 @@ RUN_RULES: Final[Mapping[str, Rule]] = {
     "CancelRunRequest": rule(_cancel_run),
     "PauseRunRequest": rule(_pause_run),
     "UnpauseRunRequest": rule(_unpause_run),
+    "SignalRunRequest": rule(_signal_run),
     "ForkRunRequest": rule(_fork_run),
     "RetryRunRequest": rule(_retry_run),
 }

@@ -13,7 +13,7 @@ from stepgraph_server.api.requests import namespace_of
 from stepgraph_server.api.splicing import spliced
 from stepgraph_server.api.state_pages import state_page
 from stepgraph_server.core.errors import Refused
-from stepgraph_server.core.inputs import Cancel, Pause, Unpause
+from stepgraph_server.core.inputs import Cancel, Pause, Signal, Unpause
 from stepgraph_server.core.instants import Instant, from_timestamp
 from stepgraph_server.storage.graphs import GraphReference
 from stepgraph_server.storage.records import RunKey
@@ -195,6 +195,22 @@ class RunService:
             request_key("UnpauseRun", request),
         )
         return run_service_pb2.UnpauseRunResponse(run=run)
+
+    async def SignalRun(
+        self, request: run_service_pb2.SignalRunRequest, context: Context
+    ) -> run_service_pb2.SignalRunResponse:
+        """Send a signal to a run."""
+        namespace = namespace_of(request)
+        await refuse_missing_values(request, namespace, self._values)
+        has_payload = request.HasField("payload")
+        signal = Signal(
+            name=request.name,
+            correlation=request.correlation,
+            payload=request.payload if has_payload else None,
+        )
+        key = request_key("SignalRun", request)
+        run = await self._engine.change_run(namespace, request.run_id, signal, key)
+        return run_service_pb2.SignalRunResponse(run=run)
 
     async def ForkRun(
         self, request: run_service_pb2.ForkRunRequest, context: Context

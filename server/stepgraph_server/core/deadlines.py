@@ -14,6 +14,7 @@ from stepgraph_server.core.failures import failure
 from stepgraph_server.core.instants import Span, from_timestamp, seconds_text
 
 if TYPE_CHECKING:
+    from stepgraph.v1 import failure_pb2
     from stepgraph_server.core.state import Question
     from stepgraph_server.core.turn import Turn
 
@@ -39,10 +40,24 @@ def on_deadline(turn: Turn, interrupt_id: str) -> None:
         "interrupt_closed",
         event_pb2.InterruptClosed(interrupt_id=interrupt_id, reason="its deadline has passed"),
     )
+    if interrupt.reason.HasField("signal"):
+        steps.fail_node(turn, activation, _no_signal(question, activation.node.id))
+        return
     message = f"nobody answered {activation.node.id!r} within {_patience(question)}, and there is no default answer"
     details = {"interrupt_id": interrupt_id, "limit": _patience(question)}
     why = failure("INTERRUPT_DEADLINE", message, source=activation.node.id, details=details)
     steps.fail_node(turn, activation, why)
+
+
+def _no_signal(question: Question, node_id: str) -> failure_pb2.Failure:
+    wanted = question.interrupt.reason.signal
+    which = f"the signal {wanted.name!r}"
+    if wanted.correlation:
+        which += f" with the correlation {wanted.correlation!r}"
+    many = f"{wanted.count} times " if wanted.count > 1 else ""
+    message = f"{which} did not come {many}within {_patience(question)}"
+    details = {"signal": wanted.name, "limit": _patience(question)}
+    return failure("SIGNAL_TIMEOUT", message, source=node_id, details=details)
 
 
 def _patience(question: Question) -> str:

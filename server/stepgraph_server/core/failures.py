@@ -37,6 +37,7 @@ CODES: Final[dict[str, tuple[pb.FailureCategory.ValueType, bool]]] = {
     "HANDOFF_SPENT": (BUSINESS, False),
     "IDLE_LIMIT": (TIME_LIMIT, True),
     "INTERRUPT_DEADLINE": (TIME_LIMIT, False),
+    "SIGNAL_TIMEOUT": (TIME_LIMIT, False),
     "MAX_ITERATIONS": (LIMIT, False),
     "MAX_TURNS": (LIMIT, False),
     "NOT_YET_SUPPORTED": (BUSINESS, False),

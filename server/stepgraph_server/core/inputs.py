@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         interrupt_pb2,
         llm_pb2,
         task_pb2,
+        value_pb2,
     )
     from stepgraph_server.core.graph import CompiledGraph
     from stepgraph_server.core.state import Task
@@ -180,6 +181,15 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """Somebody sends a signal."""
+
+    name: str
+    correlation: str = ""
+    payload: value_pb2.Value | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
     """Somebody wants nothing of the run to start for now."""
 
@@ -210,6 +220,7 @@ Input: TypeAlias = (
     | TimePassed
     | Answer
     | Cancel
+    | Signal
     | Pause
     | Unpause
     | GoOn

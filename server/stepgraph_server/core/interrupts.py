@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import event_pb2, graph_pb2, interrupt_pb2, run_pb2
-from stepgraph_server.core import canonical, json_text, schemas, suspending
+from stepgraph_server.core import canonical, json_text, schemas, signals, suspending
 from stepgraph_server.core.actions.step import MAX_RENDERED_BYTES
 from stepgraph_server.core.errors import Refused, Violation
 from stepgraph_server.core.instants import (
@@ -196,7 +196,7 @@ def check_answer(
             return Violation(path="answer.choose.option_id", message=message)
         case "revise" | "abort":
             return None
-        case "reply" | "failed":
+        case "reply" | "failed" | "signals":
             message = "this question is about a node; answer with proceed, proceed_with, revise, choose or abort"
             return Violation(path="answer", message=message)
         case None:
@@ -283,6 +283,8 @@ def apply_interrupt_answered(state: RunState, event: event_pb2.RunEvent) -> None
     question.answer = fact.answer
     question.answered_by = fact.answered_by
     activation = activation_of(state, question.interrupt)
+    if fact.answer.HasField("signals"):
+        signals.take(state, question)
     if question.suspends:
         suspending.resume(activation, question, fact.answer)
         return

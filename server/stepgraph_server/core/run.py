@@ -20,6 +20,7 @@ from stepgraph_server.core import (
     lifecycle,
     outcomes,
     pausing,
+    signals,
     steps,
     superstep,
     task_facts,
@@ -40,6 +41,7 @@ from stepgraph_server.core.inputs import (
     Outcomes,
     Pause,
     RoomFound,
+    Signal,
     Start,
     TimePassed,
     Unpause,
@@ -124,7 +126,7 @@ def _take(
             tasks.on_room(turn, happened.task_ids)
         case TimePassed():
             _on_time(turn)
-        case Answer() | Cancel() | Pause() | Unpause():
+        case Answer() | Cancel() | Signal() | Pause() | Unpause():
             _obey(turn, happened)
         case Look():
             pass
@@ -134,12 +136,14 @@ def _take(
             assert_never(happened)
 
 
-def _obey(turn: Turn, wish: Answer | Cancel | Pause | Unpause) -> None:
+def _obey(turn: Turn, wish: Answer | Cancel | Signal | Pause | Unpause) -> None:
     match wish:
         case Answer():
             interrupts.on_answer(turn, wish)
         case Cancel():
             _on_cancel(turn, wish)
+        case Signal():
+            signals.on_signal(turn, wish)
         case Pause():
             pausing.on_pause(turn, wish)
         case Unpause():
@@ -386,6 +390,7 @@ _FACTS: Final[Mapping[str | None, Callable[[RunState, event_pb2.RunEvent], None]
     "variable_overwritten": _apply_nothing,
     "limit_neared": _apply_limit_neared,
     "run_forked": forking.apply_run_forked,
+    "signal_received": signals.apply_signal_received,
     "run_paused": pausing.apply_run_paused,
     "run_unpaused": pausing.apply_run_unpaused,
     "run_stopping": lifecycle.apply_run_stopping,

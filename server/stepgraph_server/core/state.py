@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from stepgraph_server.core.graph import CompiledGraph, CompiledNode
     from stepgraph_server.core.instants import Instant
     from stepgraph_server.core.policies import Limits, RetryPolicy
+    from stepgraph_server.core.signals import KeptSignal
     from stepgraph_server.core.step_program import Ended, StepProgram
 
 #: The version of the rules by which new runs are walked. Old journals keep theirs.
@@ -351,6 +352,8 @@ class RunState:
     sleeping: int = 0
     questions: dict[str, Question] = field(default_factory=dict)
     open_questions: int = 0
+    #: Signals that came and that nobody has taken, in order.
+    signals: list[KeptSignal] = field(default_factory=list)
     #: Tokens of other systems that open questions wait for.
     external_tokens: set[str] = field(default_factory=set)
     due: DueTimes = field(default_factory=DueTimes)

@@ -130,7 +130,9 @@ def effect_result(turn: int, index: int, label: str, ended: Ended) -> bytes:
     if isinstance(ended, failure_pb2.Failure):
         made.failed.failure.CopyFrom(ended)
     elif isinstance(ended, interrupt_pb2.InterruptAnswer):
-        if ended.HasField("failed"):
+        if ended.HasField("signals"):
+            made.answer.values.extend(ended.signals.payloads)
+        elif ended.HasField("failed"):
             made.failed.failure.CopyFrom(ended.failed.failure)
         else:
             made.answer.values.add().CopyFrom(ended.reply.value)

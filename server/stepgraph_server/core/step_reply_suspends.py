@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stepgraph_server.core import schemas
+from stepgraph_server.core import names, schemas
 from stepgraph_server.core.bad_reply import BadReply, refuse_violations
 from stepgraph_server.core.schema_shape import SchemaError
+from stepgraph_server.core.signals import MAX_CORRELATION_CHARACTERS, MAX_KEPT
 from stepgraph_server.core.step_reply_effects import check_duration
 from stepgraph_server.core.suspending import check_reply
 
@@ -31,8 +32,7 @@ def check_suspend(state: RunState, suspend: transition_pb2.Transition.Suspend, p
         case "external":
             _check_token(state, reason.external.token, f"{at}.external.token")
         case "signal":
-            message = "this server does not take signals yet; use a newer one, or do without"
-            raise BadReply(path=f"{at}.signal", message=message, code="NOT_YET_SUPPORTED")
+            _check_signal(reason.signal, f"{at}.signal")
         case None:
             message = "is unset, or a variant that this server does not know; set human, external or signal"
             raise BadReply(path=at, message=message)
@@ -60,6 +60,18 @@ def _check_human(human: interrupt_pb2.SuspendReason.Human, path: str) -> None:
     except SchemaError as error:
         message = f"is no JSON Schema that can be used: {error}"
         raise BadReply(path=f"{path}.json_schema", message=message) from error
+
+
+def _check_signal(signal: interrupt_pb2.SuspendReason.Signal, path: str) -> None:
+    if not names.is_id(signal.name):
+        message = f"must match {names.ID_PATTERN}"
+        raise BadReply(path=f"{path}.name", message=message)
+    if signal.count > MAX_KEPT:
+        message = f"is more than {MAX_KEPT}, which is as many as a run keeps"
+        raise BadReply(path=f"{path}.count", message=message)
+    if len(signal.correlation) > MAX_CORRELATION_CHARACTERS:
+        message = f"must have at most {MAX_CORRELATION_CHARACTERS} characters"
+        raise BadReply(path=f"{path}.correlation", message=message)
 
 
 def _check_token(state: RunState, token: str, path: str) -> None:

@@ -9,10 +9,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, assert_never
 
 from stepgraph.v1 import edge_condition_pb2, event_pb2, state_pb2
-from stepgraph_server.core import approvals, interrupts, lifecycle, polling, scheduling, tasks
+from stepgraph_server.core import (
+    approvals,
+    interrupts,
+    lifecycle,
+    polling,
+    scheduling,
+    suspending,
+    tasks,
+)
 from stepgraph_server.core.actions import DERIVED, poll_action, tool_question
 from stepgraph_server.core.actions.inputs import NO_INPUT, condition_input
-from stepgraph_server.core.actions.step import Await, Done, Effect, Fail, Pause, Poll, Step
+from stepgraph_server.core.actions.step import (
+    Await,
+    Done,
+    Effect,
+    Fail,
+    Pause,
+    Poll,
+    Step,
+    Suspend,
+)
 from stepgraph_server.core.budget import budget_failure
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.instants import after
@@ -113,6 +130,9 @@ def _act(turn: Turn, activation: Activation) -> None:
             case Await():
                 if not _await_effects(turn, activation, step):
                     return
+            case Suspend():
+                suspending.suspend(turn, activation, step.wanted)
+                return
             case Done():
                 complete_node(turn, activation, step)
                 return

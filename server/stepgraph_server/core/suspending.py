@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepgraph.v1 import event_pb2, interrupt_pb2, transition_pb2
-from stepgraph_server.core import json_text, schemas
+from stepgraph_server.core import json_text, schemas, signals
 from stepgraph_server.core.errors import Violation
 from stepgraph_server.core.instants import after, from_duration, to_timestamp
 from stepgraph_server.core.interrupt_ids import interrupt_id
@@ -45,6 +45,9 @@ def suspend(turn: Turn, activation: Activation, wanted: transition_pb2.Transitio
         if wanted.HasField("default_answer"):
             interrupt.default_answer.reply.value.CopyFrom(wanted.default_answer)
     turn.emit("interrupt_opened", event_pb2.InterruptOpened(question=interrupt))
+    if wanted.reason.HasField("signal"):
+        # It may have come before anyone waited for it.
+        signals.serve(turn)
 
 
 def is_suspension(activation: Activation, question: interrupt_pb2.Interrupt) -> bool:
@@ -59,6 +62,7 @@ def resume(
     activation.phase = Phase.RUNNING
     program = activation.program
     if program is None:
+        activation.turn += 1
         activation.results = [answer]
     else:
         kind = question.interrupt.reason.WhichOneof("kind")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from stepgraph.v1 import interrupt_pb2, run_pb2, run_service_pb2
 from stepgraph_server.core.errors import Refused
-from stepgraph_server.core.inputs import Answer, Cancel, Pause, Unpause
+from stepgraph_server.core.inputs import Answer, Cancel, Pause, Signal, Unpause
 from stepgraph_server.core.interrupts import current
 from stepgraph_server.core.state import TaskStatus
 from stepgraph_server.engine.creating import Creator, run_message
@@ -110,10 +110,10 @@ class Engine:
         self,
         namespace: str,
         run_id: str,
-        change: Cancel | Pause | Unpause,
+        change: Cancel | Signal | Pause | Unpause,
         request: RequestKey | None,
     ) -> run_pb2.Run:
-        """Stop a run, pause it, or let it go on; return it once that is durable."""
+        """Stop a run, pause it, let it go on, or send it a signal; return it once that is durable."""
         before = await self._repeats.earlier(namespace, request, run_pb2.Run)
         if before is not None:
             return before
@@ -209,7 +209,7 @@ class Engine:
     async def _ask(
         self,
         key: RunKey,
-        happened: Answer | Cancel | Pause | Unpause,
+        happened: Answer | Cancel | Signal | Pause | Unpause,
         request: RequestKey | None,
         respond: Callable[[LiveRun], _T],
         kind: type[_T],

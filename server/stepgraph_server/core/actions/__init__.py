@@ -18,6 +18,7 @@ from stepgraph_server.core.actions import (
     sleep,
     switch_paradigm,
     tool_call,
+    wait_signal,
 )
 from stepgraph_server.core.actions.step import Fail, Poll, Step
 from stepgraph_server.core.expressions import ExpressionError
@@ -41,6 +42,7 @@ DERIVED: Final = frozenset(
         "run_requested_tools",
         "sleep",
         "step",
+        "wait_signal",
     }
 )
 
@@ -54,6 +56,7 @@ _PROGRAMS: Final[Mapping[str, Callable[[Poll], Step]]] = {
     "run_requested_tools": run_requested_tools.poll,
     "assign": assign.poll,
     "sleep": sleep.poll,
+    "wait_signal": wait_signal.poll,
 }
 
 

@@ -81,13 +81,20 @@ class Await:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Suspend:
+    """Wait for something that no executor does; poll again with its answer."""
+
+    wanted: transition_pb2.Transition.Suspend
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fail:
     """End the node with a failure."""
 
     failure: failure_pb2.Failure
 
 
-Step: TypeAlias = Await | Done | Fail
+Step: TypeAlias = Await | Suspend | Done | Fail
 
 Result: TypeAlias = "task_pb2.TaskResult | failure_pb2.Failure"
 
@@ -118,4 +125,5 @@ __all__ = [
     "Prepared",
     "Result",
     "Step",
+    "Suspend",
 ]

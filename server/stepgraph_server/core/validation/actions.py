@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final, assert_never
 
 from stepgraph_server.core.names import MAX_MODEL_CHARACTERS
+from stepgraph_server.core.signals import MAX_KEPT
 from stepgraph_server.core.validation.codes import ProblemCode, WarningCode
 from stepgraph_server.core.validation.conditions import (
     Kind,
@@ -288,6 +289,13 @@ def check_reference(report: Report, path: str, graph: GraphRef) -> None:
 def _check_wait_signal(report: Report, path: str, action: NodeAction.WaitSignal) -> None:
     check_id(report, f"{path}.name", action.name, "a signal")
     check_template(report, f"{path}.correlation", action.correlation)
+    if action.count > MAX_KEPT:
+        report.problem(
+            ProblemCode.OUT_OF_RANGE,
+            f"{path}.count",
+            f"{action.count} signals are more than the {MAX_KEPT} that a run keeps",
+            "Wait for fewer at a time, in a loop.",
+        )
     if action.HasField("timeout"):
         hint = "Leave it out to wait for ever."
         check_positive(report, f"{path}.timeout", action.timeout, hint)

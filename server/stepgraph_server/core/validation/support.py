@@ -24,7 +24,6 @@ GRAPH_FIELDS: Final = (
 NODE_FIELDS: Final = (
     "action.map",
     "action.subgraph",
-    "action.wait_signal",
     "answers",
 )
 

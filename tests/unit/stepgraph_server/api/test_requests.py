@@ -51,6 +51,7 @@ MINIMAL = {
     "CancelRunRequest": run_service_pb2.CancelRunRequest(run_id="r1"),
     "PauseRunRequest": run_service_pb2.PauseRunRequest(run_id="r1"),
     "UnpauseRunRequest": run_service_pb2.UnpauseRunRequest(run_id="r1"),
+    "SignalRunRequest": run_service_pb2.SignalRunRequest(run_id="r1", name="paid"),
     "ForkRunRequest": run_service_pb2.ForkRunRequest(run_id="r1"),
     "RetryRunRequest": run_service_pb2.RetryRunRequest(run_id="r1"),
     "AnswerInterruptRequest": interrupt_service_pb2.AnswerInterruptRequest(

@@ -48,6 +48,16 @@ WRONG = [
         run_service_pb2.RetryRunRequest(run_id="r", new_run_id="?"),
         {"new_run_id": "INVALID_REQUEST"},
     ),
+    (
+        run_service_pb2.SignalRunRequest(
+            run_id="r", name="no name", correlation="x" * 257, payload={"json": "{"}
+        ),
+        {
+            "name": "INVALID_REQUEST",
+            "correlation": "INVALID_REQUEST",
+            "payload": "JSON_INVALID",
+        },
+    ),
     (run_service_pb2.UnpauseRunRequest(run_id=" "), {"run_id": "INVALID_REQUEST"}),
     (
         run_service_pb2.WatchRunRequest(run_id="r", include_descendants=True),

@@ -8,7 +8,7 @@ from stepgraph.v1 import conversation_pb2, run_pb2
 from stepgraph.v1 import run_service_pb2 as pb
 from stepgraph_server.api.changes import Changes
 from stepgraph_server.api.run_service import RunService, query_of
-from stepgraph_server.core.inputs import Pause, Unpause
+from stepgraph_server.core.inputs import Pause, Signal, Unpause
 from stepgraph_server.storage.records import RunKey
 from stepgraph_server.storage.runs import RunQuery
 from tests.support.standins import StateStandIn
@@ -61,6 +61,19 @@ async def test_a_run_is_paused_and_unpaused(service, engine, context):
 
     assert engine.changes == [Pause(reason="wait"), Unpause()]
     assert run.run_id == "r1"
+
+
+async def test_a_signal_is_sent_with_or_without_a_payload(service, engine, context):
+    await engine.create(RUN)
+
+    await service.SignalRun(pb.SignalRunRequest(run_id="r1", name="go"), context)
+    paid = pb.SignalRunRequest(run_id="r1", name="paid", correlation="o", payload={"text": "5"})
+    await service.SignalRun(paid, context)
+
+    assert engine.changes == [
+        Signal(name="go"),
+        Signal(name="paid", correlation="o", payload=paid.payload),
+    ]
 
 
 async def test_a_run_is_forked_and_retried(service, engine, context):

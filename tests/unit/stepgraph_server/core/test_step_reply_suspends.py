@@ -36,7 +36,17 @@ def _check(tree: dict[str, Any]) -> None:
             "STEP_REPLY_INVALID",
         ),
         ({"reason": {"external": {"token": "used"}}}, ".reason.external.token", "TOKEN_TAKEN"),
-        ({"reason": {"signal": {"name": "s"}}}, ".reason.signal", "NOT_YET_SUPPORTED"),
+        ({"reason": {"signal": {"name": "a b"}}}, ".reason.signal.name", "STEP_REPLY_INVALID"),
+        (
+            {"reason": {"signal": {"name": "s", "count": 1001}}},
+            ".reason.signal.count",
+            "STEP_REPLY_INVALID",
+        ),
+        (
+            {"reason": {"signal": {"name": "s", "correlation": "c" * 257}}},
+            ".reason.signal.correlation",
+            "STEP_REPLY_INVALID",
+        ),
         ({"reason": {"human": {}}, "timeout": "-1s"}, ".timeout", "STEP_REPLY_INVALID"),
     ],
 )

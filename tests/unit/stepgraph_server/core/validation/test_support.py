@@ -14,7 +14,6 @@ from tests.support.graphs import DEFAULTS, graph, problems
     [
         ({"action": {"map": {"items": "[1]", "body": {"program": "p"}}}}, "action.map"),
         ({"action": {"subgraph": {"graph": {"reference": "g"}}}}, "action.subgraph"),
-        ({"action": {"wait_signal": {"name": "s"}}}, "action.wait_signal"),
     ],
 )
 def test_a_node_that_asks_for_more_is_refused(node: dict[str, object], field: str) -> None:

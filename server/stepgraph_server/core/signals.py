@@ -1,0 +1,125 @@
+"""Signals: sent to a run, kept until somebody waits for them, each given to one waiter.
+
+Rules: a signal that came is a fact of its own, whoever takes it; what is kept follows from those facts and from the answers that took some of
+them. Waiters are served by their task id, signals go in the order in which they came, and a waiter that needs several gets them together or
+none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from stepgraph.v1 import event_pb2, interrupt_pb2, run_pb2, value_pb2
+from stepgraph_server.core.errors import Refused
+
+if TYPE_CHECKING:
+    from stepgraph_server.core.inputs import Signal
+    from stepgraph_server.core.state import Question, RunState
+    from stepgraph_server.core.turn import Turn
+
+MAX_KEPT: Final = 1_000
+"""So many signals are kept for those who don't wait yet: a sender that nobody listens to must not fill a run."""
+
+
+MAX_CORRELATION_CHARACTERS: Final = 256
+
+
+class KeptSignal(NamedTuple):
+    """A signal that nobody has taken."""
+
+    name: str
+    correlation: str
+    payload: value_pb2.Value
+
+
+def on_signal(turn: Turn, signal: Signal) -> None:
+    """Take a signal, and give it to who waits for it.
+
+    Raises:
+        Refused: RUN_ENDED, also for a run that is about to end. LIMIT_EXCEEDED: too many are kept.
+    """
+    state = turn.state
+    if state.final or state.stopping is not None:
+        number = state.status if state.final else run_pb2.RUN_STATUS_STOPPING
+        status = run_pb2.RunStatus.Name(run_pb2.RunStatus.ValueType(number)).removeprefix(
+            "RUN_STATUS_"
+        )
+        message = f"run {state.run_id} is {status}, so nothing of it waits for signals any more"
+        raise Refused("RUN_ENDED", message, metadata={"run_id": state.run_id, "status": status})
+    if len(state.signals) >= MAX_KEPT:
+        message = f"run {state.run_id} keeps {len(state.signals)} signals that nothing has waited for, and more are not kept"
+        metadata = {
+            "limit_name": "signals",
+            "limit": str(MAX_KEPT),
+            "actual": str(len(state.signals)),
+        }
+        raise Refused("LIMIT_EXCEEDED", message, metadata=metadata)
+    fact = event_pb2.SignalReceived(name=signal.name, correlation=signal.correlation)
+    if signal.payload is not None:
+        fact.payload.CopyFrom(signal.payload)
+    turn.emit("signal_received", fact)
+    serve(turn)
+
+
+def serve(turn: Turn) -> None:
+    """Give signals that are kept to those who wait."""
+    state = turn.state
+    if not state.signals:
+        return
+    waiting = [
+        question
+        for question in state.questions.values()
+        if question.open and question.interrupt.reason.HasField("signal")
+    ]
+    for question in sorted(waiting, key=lambda each: each.interrupt.activation_id):
+        taken = _matching(state, question)
+        if taken is None:
+            continue
+        answer = interrupt_pb2.InterruptAnswer()
+        answer.signals.payloads.extend([state.signals[place].payload for place in taken])
+        interrupt = question.interrupt
+        turn.emit(
+            "interrupt_answered",
+            event_pb2.InterruptAnswered(interrupt_id=interrupt.interrupt_id, answer=answer),
+        )
+        turn.agenda.append(state.activations[interrupt.activation_id])
+
+
+def _matching(state: RunState, question: Question) -> list[int] | None:
+    """Return the places of the signals that a waiter gets; None if there are not enough."""
+    wanted = question.interrupt.reason.signal
+    count = wanted.count or 1
+    places = [
+        place
+        for place, kept in enumerate(state.signals)
+        if kept.name == wanted.name and wanted.correlation in ("", kept.correlation)
+    ]
+    return places[:count] if len(places) >= count else None
+
+
+# Facts
+
+
+def apply_signal_received(state: RunState, event: event_pb2.RunEvent) -> None:
+    """A signal is kept until it is taken."""
+    fact = event.signal_received
+    state.signals.append(KeptSignal(fact.name, fact.correlation, fact.payload))
+
+
+def take(state: RunState, question: Question) -> None:
+    """A waiter has got its signals, so they are not kept any more."""
+    taken = _matching(state, question)
+    assert taken is not None, "its answer was made of signals that are kept"
+    for place in reversed(taken):
+        del state.signals[place]
+
+
+__all__ = [
+    "MAX_CORRELATION_CHARACTERS",
+    "MAX_KEPT",
+    "KeptSignal",
+    "apply_signal_received",
+    "on_signal",
+    "serve",
+    "take",
+]
