@@ -39,15 +39,6 @@ GROUP_APPENDS: Final = 1_024
 GROUP_BYTES: Final = 16 * 1024 * 1024
 """And the most bytes of batches, after which the group is closed."""
 
-FEW: Final = 8
-"""Appends are few if there are less than the usual number of a commit divided by this."""
-
-TURNS: Final = 3
-"""So many more turns of the loop a group stays open, if groups are large: from gRPC's wake-up to what a frame decides."""
-
-GATHER_S: Final = 0.004
-"""Few appends wait that long for more; a commit under load takes longer than that. See `Writer._end_turn`."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -87,13 +78,8 @@ class Writer:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._queue: SimpleQueue[_Item] = SimpleQueue()
-        #: Not in the queue yet.
+        #: Submitted in this turn of the loop, and not in the queue yet.
         self._submitted: list[Append] = []
-        self._is_turn_planned = False
-        self._turns = 0
-        self._gathering: asyncio.TimerHandle | None = None
-        #: How many appends are handed over together, of late.
-        self._usual = 1.0
         self._waiting_appends = 0
         self._waiting_bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -143,43 +129,16 @@ class Writer:
             refused = Appended(append=append, position=0, error=self._closed())
             self._loop.call_soon(self._report, [refused])
             return
-        if not self._is_turn_planned:
+        if not self._submitted:
             # The thread would wake up at the first append of a frame and ask for the interpreter's lock in the middle of
             # it, to write half of what the frame leads to in a transaction of its own. With this and `_at_once`, 64 runs
             # whose appends cost the loop 200 us each (benchmarks.journal) have 64 instead of 32 appends in a commit, and
             # each is durable after 8.1 ms instead of 11.6.
-            self._is_turn_planned = True
-            self._loop.call_soon(self._end_turn)
+            self._loop.call_soon(self._hand_over)
         self._submitted.append(append)
-
-    def _end_turn(self) -> None:
-        """Hand over what was submitted in a turn of the loop, or wait for more.
-
-        A commit costs as much as deciding a few nodes, whatever is in it; and whoever is written alone goes on alone, in a frame, a
-        decision and a commit of its own. So what is ready to be decided joins the group (a frame that has arrived takes TURNS to
-        get there), and a few, a run that is started or a straggler, wait for the next large one. If groups are small, nobody
-        waits. benchmarks.react at 64 runs: 36 appends in a commit, without this 28.
-        """
-        assert self._loop is not None
-        if self._usual >= FEW and self._turns < TURNS:
-            self._turns += 1
-            self._loop.call_soon(self._end_turn)
-            return
-        self._turns = 0
-        self._is_turn_planned = False
-        if len(self._submitted) * FEW >= self._usual:
-            self._hand_over()
-        elif self._gathering is None:
-            self._gathering = self._loop.call_later(GATHER_S, self._hand_over)
 
     def _hand_over(self) -> None:
         """Put what was submitted into the queue, before anything else that goes there from the loop."""
-        if self._gathering is not None:
-            self._gathering.cancel()
-            self._gathering = None
-        if not self._submitted:
-            return
-        self._usual += (len(self._submitted) - self._usual) / 8
         for append in self._submitted:
             self._queue.put(append)
         self._submitted.clear()
