@@ -542,6 +542,7 @@ class ToolsOffered(_message.Message):
     DIGEST_FIELD_NUMBER: _builtins.int
     TOOLS_FIELD_NUMBER: _builtins.int
     TOOL_DIGESTS_FIELD_NUMBER: _builtins.int
+    APPROVAL_TOOLS_FIELD_NUMBER: _builtins.int
     digest: _builtins.str
     """The digest of the set."""
     @_builtins.property
@@ -552,16 +553,21 @@ class ToolsOffered(_message.Message):
     def tool_digests(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """For each tool, the digest of its definition; empty for one that the server or the graph answers."""
 
+    @_builtins.property
+    def approval_tools(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of those of which an executor says that a person must approve each call."""
+
     def __init__(
         self,
         *,
         digest: _builtins.str = ...,
         tools: _abc.Iterable[_llm_pb2.ToolDefinition] | None = ...,
         tool_digests: _abc.Iterable[_builtins.str] | None = ...,
+        approval_tools: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "tool_digests", b"tool_digests", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_tools", b"approval_tools", "digest", b"digest", "tool_digests", b"tool_digests", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

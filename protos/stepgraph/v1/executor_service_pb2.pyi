@@ -413,7 +413,9 @@ class Capability(_message.Message):
         DEFINITION_FIELD_NUMBER: _builtins.int
         REQUIRES_APPROVAL_FIELD_NUMBER: _builtins.int
         requires_approval: _builtins.bool
-        """A person must approve each call."""
+        """A person must approve each call before it is first tried, whoever asks for it. Where executors differ in this and offer the same
+        definition, approval is needed.
+        """
         @_builtins.property
         def definition(self) -> _llm_pb2.ToolDefinition:
             """What models see."""

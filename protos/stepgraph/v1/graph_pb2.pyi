@@ -247,7 +247,9 @@ class StateGraph(_message.Message):
 
     @_builtins.property
     def approval_filter(self) -> _llm_pb2.ToolFilter:
-        """Which tools need a person's approval, beside what their executors declare. Absent means none."""
+        """Which tools need a person's approval before they are called, beside what their executors declare. Absent means none. It is about
+        calls that are performed; a tool that a node answers asks if that node is an `interrupt`.
+        """
 
     @_builtins.property
     def tools(self) -> _containers.RepeatedCompositeFieldContainer[Global___GraphTool]:
@@ -430,7 +432,9 @@ class GraphNode(_message.Message):
 
     @_builtins.property
     def interrupt_options(self) -> _interrupt_pb2.InterruptOptions:
-        """How its question looks; for `interrupt` nodes and HumanApproval."""
+        """How its question looks; for `interrupt` nodes and HumanApproval. Of a node that asks nothing itself, deadline and default_answer are
+        those of the approvals that its tools need.
+        """
 
     def __init__(
         self,

@@ -144,6 +144,7 @@ class Interrupt(_message.Message):
     ANSWERED_BY_FIELD_NUMBER: _builtins.int
     CLOSE_TIME_FIELD_NUMBER: _builtins.int
     TOOL_FIELD_NUMBER: _builtins.int
+    TASK_ID_FIELD_NUMBER: _builtins.int
     interrupt_id: _builtins.str
     """The interrupt's id, unique in the namespace."""
     run_id: _builtins.str
@@ -162,6 +163,8 @@ class Interrupt(_message.Message):
     """Whether it is open, answered or closed."""
     answered_by: _builtins.str
     """Who answered: the caller's identity, or without authentication what the caller says of itself."""
+    task_id: _builtins.str
+    """The task that needs this approval before it is first tried, relative to the run. Empty: the node itself waits."""
     @_builtins.property
     def reason(self) -> Global___SuspendReason:
         """What it waits for."""
@@ -214,10 +217,11 @@ class Interrupt(_message.Message):
         answered_by: _builtins.str = ...,
         close_time: _timestamp_pb2.Timestamp | None = ...,
         tool: Global___ToolQuestion | None = ...,
+        task_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "close_time", b"close_time", "deadline_time", b"deadline_time", "default_answer", b"default_answer", "open_time", b"open_time", "reason", b"reason", "tool", b"tool"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activation_id", b"activation_id", "answer", b"answer", "answer_schema", b"answer_schema", "answered_by", b"answered_by", "close_time", b"close_time", "deadline_time", b"deadline_time", "default_answer", b"default_answer", "interrupt_id", b"interrupt_id", "node_id", b"node_id", "open_time", b"open_time", "opened_sequence", b"opened_sequence", "options", b"options", "reason", b"reason", "root_run_id", b"root_run_id", "run_id", b"run_id", "status", b"status", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activation_id", b"activation_id", "answer", b"answer", "answer_schema", b"answer_schema", "answered_by", b"answered_by", "close_time", b"close_time", "deadline_time", b"deadline_time", "default_answer", b"default_answer", "interrupt_id", b"interrupt_id", "node_id", b"node_id", "open_time", b"open_time", "opened_sequence", b"opened_sequence", "options", b"options", "reason", b"reason", "root_run_id", b"root_run_id", "run_id", b"run_id", "status", b"status", "task_id", b"task_id", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -232,22 +236,26 @@ class ToolQuestion(_message.Message):
     TOOL_NAME_FIELD_NUMBER: _builtins.int
     ARGS_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
+    INPUT_SCHEMA_FIELD_NUMBER: _builtins.int
     tool_name: _builtins.str
     """The tool's name."""
     args: _builtins.str
     """The arguments, as JSON text."""
     digest: _builtins.str
     """Digest of name and arguments; what was approved is what runs."""
+    input_schema: _builtins.str
+    """JSON Schema that other arguments must satisfy, as JSON text. Empty means any object."""
     def __init__(
         self,
         *,
         tool_name: _builtins.str = ...,
         args: _builtins.str = ...,
         digest: _builtins.str = ...,
+        input_schema: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "digest", b"digest", "tool_name", b"tool_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "digest", b"digest", "input_schema", b"input_schema", "tool_name", b"tool_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -365,7 +373,11 @@ Global___SuspendReason: _TypeAlias = SuspendReason  # noqa: Y015
 
 @_typing.final
 class InterruptAnswer(_message.Message):
-    """An answer to an interrupt. An open set."""
+    """An answer to an interrupt. An open set.
+
+    The approval of a tool (Interrupt.task_id is set) takes Proceed, which calls it; ProceedWith with tool_args alone, which calls it with
+    these; Revise, which gives the feedback as the call's result, an error; and Abort, which does the same and ends the run.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -1078,7 +1078,7 @@ class ForkChange(_message.Message):
         ACTIVATION_ID_FIELD_NUMBER: _builtins.int
         ANSWER_FIELD_NUMBER: _builtins.int
         activation_id: _builtins.str
-        """The activation that asks."""
+        """The activation that asks. Of the approval of a tool: the task (Interrupt.task_id)."""
         @_builtins.property
         def answer(self) -> _interrupt_pb2.InterruptAnswer:
             """The answer."""
