@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from stepgraph_server.config import SettingError
 from stepgraph_server.telemetry import names
 from stepgraph_server.telemetry.measurements import PERIOD_S
 from stepgraph_server.telemetry.metrics import Sources, metrics_of
+from stepgraph_server.telemetry.otel_settings import Ignored
 from stepgraph_server.telemetry.recorder import SpanRecorder
 from stepgraph_server.telemetry.run_observer import RunObserver
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from stepgraph_server.telemetry.projector import History
     from stepgraph_server.telemetry.scraping import Scraping
 
+_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 GOODBYE_S: Final = 2.0
@@ -58,7 +60,8 @@ class Telemetry:
         self._settings: Final = settings
         self._version: Final = version
         self._scrape: Final = scrape
-        self.recorder = _recorder(settings, history, version) if settings.traces else None
+        self._ignored = list(settings.ignored)
+        self.recorder = self._usable(lambda: _recorder(settings, history, version), settings.traces)
         self._scraping = _scraping() if scrape is not None else None
         self.has_metrics: Final = settings.metrics or scrape is not None
         self.sources: Final = Sources(recorder=self.recorder)
@@ -66,7 +69,7 @@ class Telemetry:
         #: Where metrics are scraped, with the port that was chosen; empty if they are not.
         self.metrics_address = ""
         self.observer: Final = RunObserver(
-            settings.sampler if settings.traces else None,
+            settings.sampler if self.recorder is not None else None,
             self.recorder,
             self.sources.tally if self.has_metrics else None,
         )
@@ -117,14 +120,27 @@ class Telemetry:
             otlp_reader,
         )
 
-        readers = [otlp_reader(self._settings.metric_interval_s)] if self._settings.metrics else []
+        settings = self._settings
+        sending = self._usable(lambda: otlp_reader(settings.metric_interval_s), settings.metrics)
+        readers = [] if sending is None else [sending]
         if self._scraping is not None:
             readers.append(self._scraping.reader)
         return MetricExport(metrics_of(self.sources), resource(self._version), readers)
 
+    def _usable(self, make: Callable[[], _T], is_wanted: bool) -> _T | None:  # noqa: FBT001
+        """Return what sends something, unless its variables can't be used: that must not keep a server from starting."""
+        if not is_wanted:
+            return None
+        try:
+            return make()
+        except Exception as error:  # noqa: BLE001  # exporters raise what they like about their variables
+            expected = f"what OpenTelemetry's exporter takes, so nothing is sent: {error}"
+            self._ignored.append(Ignored(variable="OTEL_EXPORTER_OTLP_…", expected=expected))
+            return None
+
     def _say(self) -> None:
         settings = self._settings
-        for ignored in settings.ignored:
+        for ignored in self._ignored:
             _log.warning(
                 "This variable can't be used and is ignored",
                 extra={
@@ -138,9 +154,9 @@ class Telemetry:
                 "Traces or metrics are recorded",
                 extra={
                     "action": names.TELEMETRY_STARTED,
-                    "traces": settings.traces,
+                    "traces": self.recorder is not None,
                     "metrics": settings.metrics,
-                    "sampled_ratio": settings.sampler.ratio if settings.traces else 0,
+                    "sampled_ratio": 0 if self.recorder is None else settings.sampler.ratio,
                     "metrics_address": self.metrics_address,
                 },
             )

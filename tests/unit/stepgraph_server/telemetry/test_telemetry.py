@@ -95,3 +95,19 @@ async def test_a_collector_that_is_away_does_not_keep_the_server(monkeypatch):
         began = loop.time()
     assert loop.time() - began < 3 * GOODBYE_S
     assert it.recorder.lost.unsent == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"), ("OTEL_EXPORTER_OTLP_COMPRESSION", "zip")],
+)
+async def test_an_exporter_that_can_not_be_made_keeps_no_server_from_starting(
+    monkeypatch, caplog, variable, text
+):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setenv(variable, text)
+    async with telemetry(OtelSettings(traces=True, metrics=True)) as it:
+        assert it.recorder is None
+    said = [each for each in caplog.records if each.action == "telemetry.ignored"]
+    assert len(said) == 2
+    assert text in said[0].expected
