@@ -12,9 +12,9 @@ from stepgraph_server.core.errors import Refused
 from stepgraph_server.core.inputs import AttemptOver, Enqueue, GoOn, Yield
 from stepgraph_server.core.instants import SECOND, Instant
 from stepgraph_server.core.invariants import check, difference, goes_on_by_itself
+from stepgraph_server.core.preparing import prepare
 from stepgraph_server.core.run import decide, fold, new_state
 from stepgraph_server.core.state import TaskStatus
-from stepgraph_server.core.steps import prepare
 from tests.support.core_trace import command_lines, event_line
 from tests.support.core_world import PlayedWorld
 

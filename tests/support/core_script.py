@@ -17,9 +17,9 @@ from stepgraph_server.core.errors import GraphInvalid, Refused
 from stepgraph_server.core.graph import GraphDefaults, check_graph, compile_graph
 from stepgraph_server.core.instants import after, seconds_text, to_timestamp
 from stepgraph_server.core.invariants import outstanding
+from stepgraph_server.core.preparing import prepare
 from stepgraph_server.core.run import next_due
 from stepgraph_server.core.state import RULES_VERSION
-from stepgraph_server.core.steps import prepare
 from stepgraph_server.core.tasks import note_accepted, note_progress
 from tests.support import core_reports as reports
 from tests.support.core_run import RUN_ID, PlayedRun

@@ -20,8 +20,7 @@ from stepgraph_server.core.templates import RenderError
 from stepgraph_server.core.values import ValueNotReadable
 
 if TYPE_CHECKING:
-    from stepgraph_server.core.actions.step import Prepared
-    from stepgraph_server.core.state import Activation, RunState, Task
+    from stepgraph_server.core.state import Activation
     from stepgraph_server.core.step_program import StepProgram
     from stepgraph_server.core.turn import Turn
 
@@ -123,13 +122,4 @@ def _start(turn: Turn, activation: Activation, program: StepProgram, index: int)
     return None
 
 
-def prepare(state: RunState, task: Task) -> Prepared:
-    """Make the input of a program's outstanding task again."""
-    if task.poll:
-        return PollInput(task)
-    assert task.activation.program is not None
-    opened = task.activation.program.open[task.turn, task.index]
-    return effect_of(state, task.activation, opened).prepared
-
-
-__all__ = ["DEFAULT_MAX_TURNS", "ending", "go_on", "prepare"]
+__all__ = ["DEFAULT_MAX_TURNS", "ending", "go_on"]

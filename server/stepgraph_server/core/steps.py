@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, assert_never
 
-from stepgraph.v1 import edge_condition_pb2, event_pb2, state_pb2
+from stepgraph.v1 import event_pb2, state_pb2
 from stepgraph_server.core import (
     approvals,
     interrupts,
@@ -19,20 +19,18 @@ from stepgraph_server.core import (
     tasks,
 )
 from stepgraph_server.core.actions import DERIVED, poll_action, tool_question
-from stepgraph_server.core.actions.inputs import NO_INPUT, condition_input
 from stepgraph_server.core.actions.step import (
     Await,
     Done,
     Effect,
     Fail,
     Pause,
-    Poll,
-    Step,
     Suspend,
 )
 from stepgraph_server.core.budget import budget_failure
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.instants import after
+from stepgraph_server.core.preparing import poll_of
 from stepgraph_server.core.reducers import ReducerError
 from stepgraph_server.core.routing import (
     FOLLOWED,
@@ -51,7 +49,6 @@ from stepgraph_server.core.state import (
     Phase,
     RunState,
     Settled,
-    TaskStatus,
     carry,
 )
 from stepgraph_server.core.templates import RenderError
@@ -62,8 +59,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from stepgraph.v1 import failure_pb2
-    from stepgraph_server.core.actions.step import Prepared
-    from stepgraph_server.core.state import Task
     from stepgraph_server.core.turn import Turn
 
 
@@ -86,7 +81,7 @@ def line_up(turn: Turn) -> None:
 def _ask(turn: Turn, activation: Activation) -> None:
     view = View(turn.state, activation.carried, activation.delta, turn.work)
     try:
-        tool = tool_question(_poll(turn.state, activation, 0, turn))
+        tool = tool_question(poll_of(turn.state, activation, 0, turn))
         if isinstance(tool, Fail):
             fail_node(turn, activation, tool.failure)
             return
@@ -125,7 +120,7 @@ def _act(turn: Turn, activation: Activation) -> None:
         _run_program(turn, activation)
         return
     while True:
-        step = poll_action(_poll(turn.state, activation, activation.turn + 1, turn))
+        step = poll_action(poll_of(turn.state, activation, activation.turn + 1, turn))
         match step:
             case Await():
                 if not _await_effects(turn, activation, step):
@@ -164,13 +159,6 @@ def is_ready(activation: Activation) -> bool:
     return activation.outstanding == 0 and activation.phase in (Phase.RUNNING, Phase.ROUTING)
 
 
-def _poll(state: RunState, activation: Activation, number: int, turn: Turn | None) -> Poll:
-    results = tuple([each for each in activation.results if each is not None]) if number else ()
-    work, world = (None, None) if turn is None else (turn.work, turn.world)
-    view = View(state, activation.carried, activation.delta, work)
-    return Poll(state, activation, view, number, results, world)  # type: ignore[arg-type]  # who has not suspended gets no answers
-
-
 def _await_effects(turn: Turn, activation: Activation, step: Await) -> bool:
     """Schedule the effects; return whether all were answered at once, so that the action can be polled again."""
     if turn.state.token_limit and any(
@@ -194,28 +182,6 @@ def _await_effects(turn: Turn, activation: Activation, step: Await) -> bool:
             )
             turn.emit("task_completed", fact)
     return activation.outstanding == 0
-
-
-def prepare(state: RunState, task: Task) -> Prepared:
-    """Return the input of an outstanding task, made again if it was lost with a restart."""
-    if task.prepared is None and task.edge_id:
-        activation = task.activation
-        condition = state.graph.edges_by_id[task.edge_id].condition
-        assert isinstance(condition, edge_condition_pb2.EdgeCondition.Custom)
-        # The view of a node that has ended well does not change any more.
-        view = View(state, activation.carried, activation.delta)
-        task.prepared = condition_input(condition, view)
-    if task.prepared is None and task.status is TaskStatus.SLEEPING:
-        task.prepared = NO_INPUT
-    if task.prepared is None and (task.poll or task.activation.program is not None):
-        task.prepared = polling.prepare(state, task)
-    if task.prepared is None:
-        step: Step = poll_action(_poll(state, task.activation, task.activation.turn, None))
-        assert isinstance(step, Await), step
-        effect = step.effects[task.index]
-        assert isinstance(effect, Effect), effect
-        task.prepared = effect.prepared
-    return task.prepared  # type: ignore[return-value]  # state.py does not know the actions
 
 
 def complete_node(turn: Turn, activation: Activation, done: Done) -> None:
@@ -413,7 +379,7 @@ def _replayed_done(state: RunState, activation: Activation, fact: event_pb2.Node
         return polling.ending(activation.program)
     if activation.node.action_kind not in DERIVED:
         return _recorded_done(fact)
-    step = poll_action(_poll(state, activation, activation.turn + 1, None))
+    step = poll_action(poll_of(state, activation, activation.turn + 1, None))
     assert isinstance(step, Done), step
     return step
 
@@ -451,4 +417,4 @@ def _route(state: RunState, activation: Activation, edges: tuple[EdgeResult, ...
             state.traversals[edge.edge_id] = state.traversals.get(edge.edge_id, 0) + 1
 
 
-__all__ = ["advance", "complete_node", "fail_node", "line_up", "prepare"]
+__all__ = ["advance", "complete_node", "fail_node", "line_up"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from stepgraph.v1 import policy_pb2, task_pb2
 from stepgraph_server.core import wire
 from stepgraph_server.core.instants import to_duration
-from stepgraph_server.core.steps import prepare
+from stepgraph_server.core.preparing import prepare
 
 if TYPE_CHECKING:
     from stepgraph_server.core.policies import Limits

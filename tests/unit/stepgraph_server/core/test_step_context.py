@@ -6,9 +6,9 @@ import pytest
 
 from stepgraph.v1 import task_pb2, transition_pb2
 from stepgraph_server.core.actions.messages import user_message
+from stepgraph_server.core.preparing import prepare
 from stepgraph_server.core.state import Carried, RunState, Task
 from stepgraph_server.core.step_context import PollInput, conversation_with, program_input
-from stepgraph_server.core.steps import prepare
 from stepgraph_server.core.templates import RenderError
 from tests.support.core_pieces import activation_of, compiled, started, state_of, succeeded, text
 

@@ -1,25 +1,15 @@
-"""The driver: what an action says is done, also when it is folded again or its input is asked for after a restart."""
+"""The driver: what an action says is done, also when it is folded again."""
 
 from __future__ import annotations
 
-from stepgraph.v1 import event_pb2, task_pb2
+from stepgraph.v1 import event_pb2
 from stepgraph_server.core.actions.step import Done
 from stepgraph_server.core.inputs import Cancel
-from stepgraph_server.core.steps import _record_done, _recorded_done, prepare, with_answer
+from stepgraph_server.core.steps import _record_done, _recorded_done, with_answer
 from tests.support import core_reports as reports
 from tests.support.core_pieces import activation_of, compiled, json, started, text
 
 TOOL = compiled('nodes: [{id: a, tool_call: {tool_name: t, args_template: "{\\"n\\": 1}"}}]')
-
-
-def test_the_input_of_a_task_is_made_again_after_a_restart() -> None:
-    run = started(TOOL)
-    run.restart()
-    (task,) = run.state.tasks.values()
-    assert task.prepared is None
-    made = task_pb2.TaskInput.FromString(prepare(run.state, task).build(run.state))
-    assert (made.tool.name, made.tool.args) == ("t", '{"n":1}')
-    assert prepare(run.state, task) is task.prepared
 
 
 def test_what_is_recorded_of_an_end_is_read_again() -> None:

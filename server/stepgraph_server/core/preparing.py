@@ -1,0 +1,61 @@
+"""Inputs of outstanding tasks, and what an action is polled with.
+
+Rules: an input is never stored. It is made when its task is scheduled, and made again from the folded state whenever it is asked for and
+was lost with a restart; both give the same bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepgraph.v1 import edge_condition_pb2
+from stepgraph_server.core.actions import poll_action
+from stepgraph_server.core.actions.inputs import NO_INPUT, condition_input
+from stepgraph_server.core.actions.step import Await, Effect, Poll, Step
+from stepgraph_server.core.state import TaskStatus
+from stepgraph_server.core.step_context import PollInput
+from stepgraph_server.core.step_effects import effect_of
+from stepgraph_server.core.view import View
+
+if TYPE_CHECKING:
+    from stepgraph_server.core.actions.step import Prepared
+    from stepgraph_server.core.state import Activation, RunState, Task
+    from stepgraph_server.core.turn import Turn
+
+
+def poll_of(state: RunState, activation: Activation, number: int, turn: Turn | None) -> Poll:
+    """Return what an action sees at its turn `number`. Without a `turn` it is polled by a fold, where all was recorded."""
+    results = tuple([each for each in activation.results if each is not None]) if number else ()
+    work, world = (None, None) if turn is None else (turn.work, turn.world)
+    view = View(state, activation.carried, activation.delta, work)
+    return Poll(state, activation, view, number, results, world)  # type: ignore[arg-type]  # who has not suspended gets no answers
+
+
+def prepare(state: RunState, task: Task) -> Prepared:
+    """Return the input of an outstanding task, made again if it was lost with a restart."""
+    if task.prepared is None:
+        task.prepared = _made_again(state, task)
+    return task.prepared  # type: ignore[return-value]  # state.py does not know the actions
+
+
+def _made_again(state: RunState, task: Task) -> Prepared:
+    activation = task.activation
+    if task.edge_id:
+        condition = state.graph.edges_by_id[task.edge_id].condition
+        assert isinstance(condition, edge_condition_pb2.EdgeCondition.Custom)
+        # The view of a node that has ended well does not change any more.
+        return condition_input(condition, View(state, activation.carried, activation.delta))
+    if task.status is TaskStatus.SLEEPING:
+        return NO_INPUT
+    if task.poll:
+        return PollInput(task)
+    if activation.program is not None:
+        return effect_of(state, activation, activation.program.open[task.turn, task.index]).prepared
+    step: Step = poll_action(poll_of(state, activation, activation.turn, None))
+    assert isinstance(step, Await), step
+    effect = step.effects[task.index]
+    assert isinstance(effect, Effect), effect
+    return effect.prepared
+
+
+__all__ = ["poll_of", "prepare"]
