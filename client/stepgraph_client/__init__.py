@@ -19,6 +19,7 @@ from stepgraph_client.answers import (
     revise,
 )
 from stepgraph_client.calls import Patience
+from stepgraph_client.changes import another_answer, another_result, another_state
 from stepgraph_client.client import Client
 from stepgraph_client.conditions import (
     always,
@@ -68,15 +69,19 @@ from stepgraph_client.values import from_value, read_as, to_value
 from stepgraph_client.watching import Event, RunNews
 
 if TYPE_CHECKING:
+    from stepgraph_client.effects import EffectFailed
     from stepgraph_client.executor import Executor
+    from stepgraph_client.step_context import StepContext
     from stepgraph_client.task_context import ConditionContext, TaskContext
     from stepgraph_client.task_errors import BadArguments, Failed, ToolError
+    from stepgraph_client.transitions import done, goto, node, program
 
 __all__ = [
     "AlreadyExists",
     "BadArguments",
     "Client",
     "ConditionContext",
+    "EffectFailed",
     "Event",
     "Executor",
     "Failed",
@@ -98,6 +103,7 @@ __all__ = [
     "RunNotCompleted",
     "RunState",
     "ServerFault",
+    "StepContext",
     "StepgraphError",
     "TaskContext",
     "TooMuch",
@@ -107,14 +113,19 @@ __all__ = [
     "WrongState",
     "abort",
     "always",
+    "another_answer",
+    "another_result",
+    "another_state",
     "choose",
     "context",
     "custom",
+    "done",
     "error_occurred",
     "everything_but",
     "expression",
     "failed",
     "from_value",
+    "goto",
     "has_tool_calls",
     "is_final_answer",
     "iteration_exceeds",
@@ -122,12 +133,14 @@ __all__ = [
     "load_graph",
     "must_call",
     "must_not_call",
+    "node",
     "only",
     "otherwise",
     "paradigm_equals",
     "parse_graph",
     "proceed",
     "proceed_with",
+    "program",
     "question",
     "read_as",
     "reply",
@@ -142,10 +155,16 @@ __all__ = [
 _LATER = {
     "BadArguments": "stepgraph_client.task_errors",
     "ConditionContext": "stepgraph_client.task_context",
+    "EffectFailed": "stepgraph_client.effects",
     "Executor": "stepgraph_client.executor",
     "Failed": "stepgraph_client.task_errors",
+    "StepContext": "stepgraph_client.step_context",
     "TaskContext": "stepgraph_client.task_context",
     "ToolError": "stepgraph_client.task_errors",
+    "done": "stepgraph_client.transitions",
+    "goto": "stepgraph_client.transitions",
+    "node": "stepgraph_client.transitions",
+    "program": "stepgraph_client.transitions",
 }
 
 

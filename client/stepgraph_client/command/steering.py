@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 from google.protobuf.json_format import Parse, ParseError
 
-from stepgraph.v1.run_service_pb2 import ForkChange
-from stepgraph.v1.state_pb2 import StateUpdate
 from stepgraph.v1.task_pb2 import TaskResult
+from stepgraph_client.changes import another_answer, another_result, another_state
 from stepgraph_client.command.calling import Settings, perform
 from stepgraph_client.command.completing import complete_graph, complete_run
 from stepgraph_client.command.output import ITEM_FORMS, Output, output_option
@@ -20,6 +19,7 @@ from stepgraph_client.requests import status_name
 
 if TYPE_CHECKING:
     from stepgraph.v1.run_pb2 import Run
+    from stepgraph.v1.run_service_pb2 import ForkChange
     from stepgraph.v1.value_pb2 import Value
     from stepgraph_client.client import Client
     from stepgraph_client.requests import ForkOptions
@@ -213,17 +213,10 @@ def _fork_options(given: _ForkOptions) -> ForkOptions:
 
 
 def _changes(given: _ForkOptions) -> list[ForkChange]:
-    changes = [
-        ForkChange(answer=ForkChange.Answer(activation_id=where, answer=reply_to(text)))
-        for where, text in given["answers"]
-    ]
-    changes += [
-        ForkChange(result=ForkChange.Result(task_id=task_id, result=_result(text)))
-        for task_id, text in given["results"]
-    ]
+    changes = [another_answer(where, reply_to(text)) for where, text in given["answers"]]
+    changes += [another_result(task_id, _result(text)) for task_id, text in given["results"]]
     if given["variables"] or given["deleted"]:
-        update = StateUpdate(variables=dict(given["variables"]), delete_variables=given["deleted"])
-        changes.append(ForkChange(patch=ForkChange.Patch(update=update)))
+        changes.append(another_state(dict(given["variables"]), delete=given["deleted"]))
     return changes
 
 
