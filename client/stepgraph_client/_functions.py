@@ -1,7 +1,6 @@
 """The functions of an executor: which one a task is for, how it is called, and what its result means.
 
-Rules: one Function per capability and name. A kind of work is one `add_…` here and one line in `key_of`; step programs will
-be another.
+Rules: one Function per capability and name. A kind of work is one `add_…` here and one line in `key_of`.
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepgraph.v1 import task_pb2
+    from stepgraph_client._step_holding import HeldPrograms
+    from stepgraph_client.step_context import StepContext
     from stepgraph_client.tools import Tool
 
 #: What a function is found by: the kind of work, and its name.
@@ -51,6 +52,8 @@ class Functions:
         self._exact: Final[dict[Key, Function]] = {}
         self._prefixes: Final[dict[str, Function]] = {}
         self.capabilities: Final[list[pb.Capability]] = []
+        #: Made with the first step program.
+        self._programs: HeldPrograms | None = None
 
     def add_models(self, models: tuple[str, ...], call: Callable[..., object]) -> pb.Capability:
         """Answer calls of models; a name may end in `*`."""
@@ -118,6 +121,21 @@ class Functions:
         self._add(("effect", kind), function)
         return self._declared(pb.Capability(effect=pb.Capability.Effect(kind=kind)))
 
+    def add_step(self, program: str, call: Callable[[StepContext], object]) -> pb.Capability:
+        """Be a step program."""
+        # Here, because most executors have none.
+        from stepgraph_client._step_functions import StepFunction  # noqa: PLC0415
+        from stepgraph_client._step_holding import HeldPrograms  # noqa: PLC0415
+
+        if self._programs is None:
+            self._programs = HeldPrograms()
+        step = StepFunction(_step_call(call), self._programs)
+        self._add(
+            ("step", program),
+            Function(bind=step.bind, to_result=step.to_result, is_async=step.is_async),
+        )
+        return self._declared(pb.Capability(step=pb.Capability.Step(program=program)))
+
     def find(self, task_input: task_pb2.TaskInput) -> Function | None:
         """Return the function that a task is for; None if there is none, or the kind is not known."""
         key = key_of(task_input)
@@ -154,7 +172,6 @@ def key_of(task_input: task_pb2.TaskInput) -> Key:
         case "effect":
             return kind, task_input.effect.kind
         case "step":
-            # Nothing here can declare one yet; what is refused is refused by its name.
             return kind, task_input.step.program
         case None:
             # A kind that is newer than this version.
@@ -187,6 +204,14 @@ def _with_context(call: Callable[..., object], *, own: int) -> Callable[..., obj
         message = f"{call!r} must take {own} argument(s), and may take a context after them"
         raise TypeError(message)
     return lambda *given: call(*given[:-1])
+
+
+def _step_call(call: Callable[[StepContext], object]) -> Callable[[StepContext], object]:
+    """Return a step program as it is. Raises TypeError: It does not take one argument."""
+    if not _takes(inspect.signature(call), 1):
+        message = f"{call!r} must take one argument, its StepContext"
+        raise TypeError(message)
+    return call
 
 
 def _takes(signature: inspect.Signature, count: int) -> bool:

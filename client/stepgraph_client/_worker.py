@@ -19,7 +19,7 @@ from stepgraph_client import task_results
 from stepgraph_client._functions import describe, key_of
 from stepgraph_client._task_spans import working_on
 from stepgraph_client.errors import NotFound, TooMuch
-from stepgraph_client.task_errors import Failed, ToolError, failure_outcome
+from stepgraph_client.task_errors import Failed, ToolError, TurnsNotHeld, failure_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -164,6 +164,10 @@ class Worker:
                 returned = await self._returned(
                     function.bind(work.task.input, work.ctx), function, work
                 )
+        except TurnsNotHeld as error:
+            attempt = (work.task.task_id, work.task.attempt)
+            self._session.give_back(attempt, "INVALID_REQUEST", str(error))
+            raise _GivenBack from error
         except ToolError as error:
             if work.task.input.WhichOneof("kind") != "tool":
                 raise

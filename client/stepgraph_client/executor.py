@@ -189,6 +189,25 @@ class Executor:
 
         return declare
 
+    def step(self, program: str) -> Callable[[F], F]:
+        """Be a step program: it is told what has ended, and says what it wants next. It takes a StepContext, and is one of these.
+
+        An `async def` that awaits what it wants (`await ctx.tool("search", query="…")`) and returns its value; a generator
+        that yields the same; or a function that is called at every turn and returns a transition. The first two go on
+        where they stopped. If this process does not hold them any more, they are replayed: begun again, and told all turns
+        so far. So what they ask for may depend on nothing but what they are told.
+
+        Raises:
+            TypeError: It does not take one argument, or is an async generator.
+        """
+        _need_names("step", (program,), "research")
+
+        def declare(function: F) -> F:
+            self._declare(self._functions.add_step(program, function))
+            return function
+
+        return declare
+
     def _declare(self, capability: pb.Capability) -> None:
         if self._running is not None:
             self._running.add(capability)

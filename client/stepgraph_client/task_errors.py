@@ -84,6 +84,10 @@ class BadArguments(ToolError):
     """The arguments of a tool call don't fit its schema. The model is told which one, and may call again."""
 
 
+class TurnsNotHeld(StepgraphError):
+    """A poll of a step program leaves out turns that this process does not hold. It is given back, and comes again with all of them."""
+
+
 def failure_outcome(error: BaseException, source: str) -> pb.AttemptOutcome.Failed:
     """Return what is reported for an exception; `source` is who says so."""
     if isinstance(error, Failed):

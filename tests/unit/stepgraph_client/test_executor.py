@@ -258,7 +258,7 @@ class TestDeclaring:
         with pytest.raises(TypeError, match=r"has nothing; write @executor.model\('claude-\*'\)"):
             Executor().model()
 
-    @pytest.mark.parametrize("verb", ["model", "agent", "condition", "effect"])
+    @pytest.mark.parametrize("verb", ["model", "agent", "condition", "effect", "step"])
     def test_what_needs_a_name_needs_its_parentheses(self, verb):
         """Without them the decorator gets the function in the place of a name."""
         with pytest.raises(

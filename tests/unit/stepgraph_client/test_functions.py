@@ -144,3 +144,13 @@ def test_a_step_that_nobody_can_take_is_named() -> None:
     task_input = task_pb2.TaskInput()
     task_input.step.program = "negotiate"
     assert describe(key_of(task_input)) == "step negotiate"
+
+
+def test_a_step_program_is_declared_by_its_name(functions):
+    """It takes its context, and nothing else."""
+    functions.add_step("p", lambda ctx: None)
+    assert functions.capabilities == [pb.Capability(step=pb.Capability.Step(program="p"))]
+    assert functions.find(Input(step={"program": "p"})) is not None
+    for bad in (lambda: None, lambda ctx, more: None):
+        with pytest.raises(TypeError, match="its StepContext"):
+            functions.add_step("q", bad)

@@ -458,3 +458,13 @@ class TestProgress:
         desk.worker.abandon()
         await asyncio.sleep(0.01)
         assert desk.session.unacknowledged == 0
+
+
+async def test_a_poll_whose_turns_are_not_held_is_given_back(desk):
+    """Another process had them; the server sends the poll again with all of them."""
+    desk.functions.add_step("p", lambda ctx: None)
+    desk.start(Input(step={"program": "p", "turn": 2, "history_start": 2}), "r/1/n/t2/poll")
+    (frame,) = await desk.frames()
+    assert frame.reject.attempt.task_id == "r/1/n/t2/poll"
+    assert frame.reject.reason == "INVALID_REQUEST"
+    assert "turns before 2" in frame.reject.message
