@@ -237,6 +237,7 @@ class ToolQuestion(_message.Message):
     ARGS_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
     INPUT_SCHEMA_FIELD_NUMBER: _builtins.int
+    CALL_ID_FIELD_NUMBER: _builtins.int
     tool_name: _builtins.str
     """The tool's name."""
     args: _builtins.str
@@ -245,6 +246,8 @@ class ToolQuestion(_message.Message):
     """Digest of name and arguments; what was approved is what runs."""
     input_schema: _builtins.str
     """JSON Schema that other arguments must satisfy, as JSON text. Empty means any object."""
+    call_id: _builtins.str
+    """The call of the conversation that would be performed. Empty: the tool is called on the graph's own account."""
     def __init__(
         self,
         *,
@@ -252,10 +255,11 @@ class ToolQuestion(_message.Message):
         args: _builtins.str = ...,
         digest: _builtins.str = ...,
         input_schema: _builtins.str = ...,
+        call_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "digest", b"digest", "input_schema", b"input_schema", "tool_name", b"tool_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["args", b"args", "call_id", b"call_id", "digest", b"digest", "input_schema", b"input_schema", "tool_name", b"tool_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
