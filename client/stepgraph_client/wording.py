@@ -241,6 +241,9 @@ def answer_text(answer: InterruptAnswer) -> str:
             return f"reply {value_text(answer.reply.value)}"
         case "failed":
             return f"failed: {answer.failed.failure.code}"
+        case "signals":
+            came = answer.signals.payloads
+            return f"signal {', '.join(map(value_text, came))}"
         case _:
             return "something that this version does not know"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stepgraph_server.api.fields import Rule, rule
-from stepgraph_server.core.signals import MAX_CORRELATION_CHARACTERS
+from stepgraph_server.core.names import MAX_CORRELATION_CHARACTERS
 from stepgraph_server.core.state_checks import check_state
 from stepgraph_server.core.values import check_message, check_update, check_value
 

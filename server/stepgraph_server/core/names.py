@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 MAX_ID_CHARACTERS: Final = 64
 MAX_VARIABLE_CHARACTERS: Final = 128
 MAX_MODEL_CHARACTERS: Final = 128
+MAX_CORRELATION_CHARACTERS: Final = 256
 MAX_SUGGESTIONS: Final = 3
+
+#: So many signals a run keeps for those who don't wait yet: a sender that nobody listens to must not fill it.
+MAX_KEPT_SIGNALS: Final = 1_000
 
 ID_PATTERN: Final = "[A-Za-z_][A-Za-z0-9_.-]{0,63}"
 VARIABLE_PATTERN: Final = "[A-Za-z_][A-Za-z0-9_.-]{0,127}"

@@ -7,29 +7,17 @@ none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 
-from stepgraph.v1 import event_pb2, interrupt_pb2, run_pb2, value_pb2
+from stepgraph.v1 import event_pb2, interrupt_pb2, run_pb2
 from stepgraph_server.core.errors import Refused
+from stepgraph_server.core.names import MAX_KEPT_SIGNALS
+from stepgraph_server.core.state import KeptSignal
 
 if TYPE_CHECKING:
     from stepgraph_server.core.inputs import Signal
     from stepgraph_server.core.state import Question, RunState
     from stepgraph_server.core.turn import Turn
-
-MAX_KEPT: Final = 1_000
-"""So many signals are kept for those who don't wait yet: a sender that nobody listens to must not fill a run."""
-
-
-MAX_CORRELATION_CHARACTERS: Final = 256
-
-
-class KeptSignal(NamedTuple):
-    """A signal that nobody has taken."""
-
-    name: str
-    correlation: str
-    payload: value_pb2.Value
 
 
 def on_signal(turn: Turn, signal: Signal) -> None:
@@ -46,11 +34,11 @@ def on_signal(turn: Turn, signal: Signal) -> None:
         )
         message = f"run {state.run_id} is {status}, so nothing of it waits for signals any more"
         raise Refused("RUN_ENDED", message, metadata={"run_id": state.run_id, "status": status})
-    if len(state.signals) >= MAX_KEPT:
+    if len(state.signals) >= MAX_KEPT_SIGNALS:
         message = f"run {state.run_id} keeps {len(state.signals)} signals that nothing has waited for, and more are not kept"
         metadata = {
             "limit_name": "signals",
-            "limit": str(MAX_KEPT),
+            "limit": str(MAX_KEPT_SIGNALS),
             "actual": str(len(state.signals)),
         }
         raise Refused("LIMIT_EXCEEDED", message, metadata=metadata)
@@ -112,14 +100,3 @@ def take(state: RunState, question: Question) -> None:
     assert taken is not None, "its answer was made of signals that are kept"
     for place in reversed(taken):
         del state.signals[place]
-
-
-__all__ = [
-    "MAX_CORRELATION_CHARACTERS",
-    "MAX_KEPT",
-    "KeptSignal",
-    "apply_signal_received",
-    "on_signal",
-    "serve",
-    "take",
-]

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from stepgraph_server.core.graph import CompiledGraph, CompiledNode
     from stepgraph_server.core.instants import Instant
     from stepgraph_server.core.policies import Limits, RetryPolicy
-    from stepgraph_server.core.signals import KeptSignal
     from stepgraph_server.core.step_program import Ended, StepProgram
 
 #: The version of the rules by which new runs are walked. Old journals keep theirs.
@@ -233,6 +232,14 @@ class Question:
     answered_by: str = ""
     close_reason: str = ""
     closed_at: Instant | None = None
+
+
+class KeptSignal(NamedTuple):
+    """A signal that nobody has taken."""
+
+    name: str
+    correlation: str
+    payload: value_pb2.Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

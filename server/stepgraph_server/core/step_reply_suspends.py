@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from stepgraph_server.core import names, schemas
 from stepgraph_server.core.bad_reply import BadReply, refuse_violations
+from stepgraph_server.core.names import MAX_CORRELATION_CHARACTERS, MAX_KEPT_SIGNALS
 from stepgraph_server.core.schema_shape import SchemaError
-from stepgraph_server.core.signals import MAX_CORRELATION_CHARACTERS, MAX_KEPT
 from stepgraph_server.core.step_reply_effects import check_duration
 from stepgraph_server.core.suspending import check_reply
 
@@ -66,8 +66,8 @@ def _check_signal(signal: interrupt_pb2.SuspendReason.Signal, path: str) -> None
     if not names.is_id(signal.name):
         message = f"must match {names.ID_PATTERN}"
         raise BadReply(path=f"{path}.name", message=message)
-    if signal.count > MAX_KEPT:
-        message = f"is more than {MAX_KEPT}, which is as many as a run keeps"
+    if signal.count > MAX_KEPT_SIGNALS:
+        message = f"is more than {MAX_KEPT_SIGNALS}, which is as many as a run keeps"
         raise BadReply(path=f"{path}.count", message=message)
     if len(signal.correlation) > MAX_CORRELATION_CHARACTERS:
         message = f"must have at most {MAX_CORRELATION_CHARACTERS} characters"

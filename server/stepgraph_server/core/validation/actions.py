@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, assert_never
 
-from stepgraph_server.core.names import MAX_MODEL_CHARACTERS
-from stepgraph_server.core.signals import MAX_KEPT
+from stepgraph_server.core.names import MAX_KEPT_SIGNALS, MAX_MODEL_CHARACTERS
 from stepgraph_server.core.validation.codes import ProblemCode, WarningCode
 from stepgraph_server.core.validation.conditions import (
     Kind,
@@ -289,11 +288,11 @@ def check_reference(report: Report, path: str, graph: GraphRef) -> None:
 def _check_wait_signal(report: Report, path: str, action: NodeAction.WaitSignal) -> None:
     check_id(report, f"{path}.name", action.name, "a signal")
     check_template(report, f"{path}.correlation", action.correlation)
-    if action.count > MAX_KEPT:
+    if action.count > MAX_KEPT_SIGNALS:
         report.problem(
             ProblemCode.OUT_OF_RANGE,
             f"{path}.count",
-            f"{action.count} signals are more than the {MAX_KEPT} that a run keeps",
+            f"{action.count} signals are more than the {MAX_KEPT_SIGNALS} that a run keeps",
             "Wait for fewer at a time, in a loop.",
         )
     if action.HasField("timeout"):

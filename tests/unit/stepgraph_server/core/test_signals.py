@@ -6,8 +6,9 @@ import pytest
 
 from stepgraph_server.core.errors import Refused
 from stepgraph_server.core.inputs import Cancel, Signal
+from stepgraph_server.core.names import MAX_KEPT_SIGNALS
 from stepgraph_server.core.run import decide
-from stepgraph_server.core.signals import MAX_KEPT, KeptSignal
+from stepgraph_server.core.state import KeptSignal
 from tests.support.core_pieces import compiled, started, text
 
 WAITS = compiled("nodes: [{id: a, wait_signal: {name: go, count: 2}}]")
@@ -18,13 +19,13 @@ def test_more_than_may_be_kept_are_refused() -> None:
     """A sender that nobody listens to does not fill a run, and what was kept stays."""
     run = started(ASKS)
     kept = KeptSignal("other", "", text("x"))
-    run.state.signals.extend([kept] * MAX_KEPT)
+    run.state.signals.extend([kept] * MAX_KEPT_SIGNALS)
     with pytest.raises(Refused, match="more are not kept") as refused:
         # Not through the played run: what is kept here follows from no event.
         decide(run.state, Signal(name="other"), run.world, run.now)
     assert refused.value.reason == "LIMIT_EXCEEDED"
-    assert refused.value.metadata["limit"] == str(MAX_KEPT)
-    assert len(run.state.signals) == MAX_KEPT
+    assert refused.value.metadata["limit"] == str(MAX_KEPT_SIGNALS)
+    assert len(run.state.signals) == MAX_KEPT_SIGNALS
 
 
 def test_a_run_that_stops_takes_no_signals() -> None:
