@@ -37,8 +37,6 @@ NOT_RUN: Final = "not run"
 # slower, more would make it dearer to append, since those behind the last full piece are joined one by one.
 _CHUNK: Final = 32
 
-_NO_ID: Final = frozenset({"", "null"})
-
 
 class CallRef(NamedTuple):
     """A call in an assistant message.
@@ -175,6 +173,7 @@ class Conversation:
 
     __slots__ = (
         "_chunks",
+        "_denied",
         "_early_notes",
         "_empty",
         "_entries",
@@ -211,6 +210,7 @@ class Conversation:
         ] = {}  # places without bytes: results that have to be made up
         self._notes: dict[int, str] = {}
         self._early_notes: dict[str, str] = {}
+        self._denied: set[str] = set()
         self._strays: dict[str, tuple[_Result, ...]] = {}
 
     @classmethod
@@ -239,6 +239,7 @@ class Conversation:
         other._empty = self._empty.copy()
         other._notes = self._notes.copy()
         other._early_notes = self._early_notes.copy()
+        other._denied = self._denied.copy()
         other._strays = self._strays.copy()
         return other
 
@@ -263,8 +264,8 @@ class Conversation:
         return message_text(pb.Message.FromString(self._entries[-1].data))
 
     def is_open(self, call_id: str) -> bool:
-        """Whether a call waits for a result of this id."""
-        return call_id in self._open
+        """Whether a call waits for a result of this id. One that was denied does not: nobody may perform it any more."""
+        return call_id in self._open and call_id not in self._denied
 
     def open_call(self, call_id: str) -> CallRef | None:
         """Return the call that a result of this id would answer; None if no call waits for one."""
@@ -303,6 +304,18 @@ class Conversation:
         _, place, call = _next_to_answer(waiting)
         self._notes[place] = reason
         self._empty[place] = call
+
+    def deny(self, call_id: str, reason: str) -> None:
+        """Say that a person refused a call, and why. It is noted, and not open any more."""
+        self.note(call_id, reason)
+        self._denied.add(call_id)
+
+    def noted_results(self) -> list[pb.Message]:
+        """Return a result for every call of which something was noted, for a conversation that takes over from this one."""
+        calls = [each for waiting in self._open.values() for each in waiting]
+        calls.sort(key=lambda each: each.place)
+        noted = [each for each in calls if each.place in self._notes]
+        return [_made_up(each.call, self._notes[each.place]) for each in noted]
 
     def _add_call(self, call: CallRef, entry_index: int) -> None:
         place = len(self._places)
@@ -362,7 +375,8 @@ class Conversation:
         something to answer.
         """
         for place, call in self._empty.items():
-            self._fill(place, _made_up_result(call, self._notes.get(place, NOT_RUN)))
+            made_up = _made_up(call, self._notes.get(place, NOT_RUN))
+            self._fill(place, made_up.SerializeToString())
         self._empty.clear()
         count = len(self._places)
         if window is None:
@@ -447,31 +461,6 @@ class Conversation:
         return stop
 
 
-def assign_call_ids(message: pb.Message, prefix: str) -> pb.Message:
-    """Return a copy of a reply whose calls have ids of the server's; see `name_calls`."""
-    copy = pb.Message()
-    copy.CopyFrom(message)
-    name_calls(copy, prefix)
-    return copy
-
-
-def name_calls(message: pb.Message, prefix: str) -> int:
-    """Give every call of a reply an id of the server's, `prefix` and its position; return how many there are.
-
-    What the executor wrote as `id` becomes the provider's id, if that is empty; "null" counts as empty. Providers repeat
-    ids and leave them out, so nothing depends on theirs. All else stays as it is, opaque data included.
-    """
-    count = 0
-    for block in message.content:
-        if block.HasField("tool_call"):
-            call = block.tool_call
-            if call.provider_id in _NO_ID:
-                call.provider_id = "" if call.id in _NO_ID else call.id
-            call.id = f"{prefix}{count}"
-            count += 1
-    return count
-
-
 def result_message(
     call: CallRef, content: Iterable[pb.ContentBlock], *, is_error: bool
 ) -> pb.Message:
@@ -487,9 +476,8 @@ def message_text(message: pb.Message) -> str:
     return "".join([block.text.text for block in message.content if block.HasField("text")])
 
 
-def _made_up_result(call: CallRef, reason: str) -> bytes:
-    block = pb.ContentBlock(text=pb.TextBlock(text=reason))
-    return result_message(call, [block], is_error=True).SerializeToString()
+def _made_up(call: CallRef, reason: str) -> pb.Message:
+    return result_message(call, [pb.ContentBlock(text=pb.TextBlock(text=reason))], is_error=True)
 
 
 def _next_to_answer(waiting: tuple[_OpenCall, ...]) -> _OpenCall:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import conversation_pb2, failure_pb2, graph_pb2, llm_pb2, task_pb2, value_pb2
 from stepgraph_server.core import canonical, json_text, schemas
-from stepgraph_server.core.conversation import assign_call_ids, name_calls
+from stepgraph_server.core.call_ids import assign_call_ids, name_calls
 from stepgraph_server.core.decisions import reply_text
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.step_replies import stored_in_reply

@@ -191,6 +191,8 @@ class Creator:
             metadata=ended.metadata,
             active_paradigm=ended.carried.paradigm,
         )
+        # Why a call of that run has no result is known to that run alone, so it is told as one.
+        state.conversation.messages.extend(ended.conversation.noted_results())
         size = state.ByteSize()
         if size > self._max_start_bytes:
             message = (

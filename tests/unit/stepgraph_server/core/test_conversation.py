@@ -10,7 +10,6 @@ from stepgraph_server.core.conversation import (
     CallRef,
     Conversation,
     Entry,
-    assign_call_ids,
     message_text,
     result_message,
 )
@@ -155,6 +154,28 @@ class TestArranging:
         assert outline(read(conversation)) == ["a:c1", "t:c1=!denied by a person"]
         conversation.note("c1", "cancelled")
         assert outline(read(conversation)) == ["a:c1", "t:c1=!cancelled"]
+
+    def test_a_denied_call_is_not_open_and_says_why(self) -> None:
+        conversation = conversation_of(asks("c1", "c2"))
+        conversation.deny("c1", "no")
+        assert [conversation.is_open(each) for each in ("c1", "c2")] == [False, True]
+        assert outline(read(conversation)) == ["a:c1,c2", "t:c1=!no", "t:c2=!not run"]
+        twin = conversation.copy()
+        assert not twin.is_open("c1")
+
+    def test_what_was_noted_can_be_taken_over_by_another_conversation(self) -> None:
+        """A message of it has no place for notes, so a result says it there."""
+        conversation = conversation_of(asks("c1", "c2", "c3"))
+        conversation.note("c3", "cancelled")
+        conversation.deny("c1", "no")
+        other = conversation_of(*conversation.messages(), *conversation.noted_results())
+        assert outline(read(other)) == [
+            "a:c1,c2,c3",
+            "t:c1=!no",
+            "t:c2=!not run",
+            "t:c3=!cancelled",
+        ]
+        assert conversation_of().noted_results() == []
 
     def test_a_reason_may_be_noted_before_the_call(self) -> None:
         conversation = Conversation()
@@ -335,42 +356,3 @@ class TestWindows:
         window = ContextWindow(first_messages=40, last_messages=105)
         lines = outline(read(conversation, window))
         assert lines == [f"u:u{index}" for index in (*range(40), *range(95, 200))]
-
-
-class TestCallIds:
-    def ids(self, *given: tuple[str, str]) -> list[tuple[str, str]]:
-        content = [call_block(call_id, provider_id) for call_id, provider_id in given]
-        reply = assign_call_ids(pb.Message(content=content), "r7_")
-        return [(block.tool_call.id, block.tool_call.provider_id) for block in reply.content]
-
-    def test_a_provider_may_give_no_ids(self) -> None:
-        assert self.ids(("", ""), ("", "")) == [("r7_0", ""), ("r7_1", "")]
-
-    def test_a_provider_may_give_the_same_id_twice(self) -> None:
-        assert self.ids(("call_1", ""), ("call_1", "")) == [("r7_0", "call_1"), ("r7_1", "call_1")]
-
-    def test_the_providers_own_id_wins_over_what_stands_as_id(self) -> None:
-        assert self.ids(("mine", "theirs")) == [("r7_0", "theirs")]
-
-    @pytest.mark.parametrize("given", [("null", ""), ("", "null"), ("null", "null")])
-    def test_null_is_no_id(self, given: tuple[str, str]) -> None:
-        assert self.ids(given) == [("r7_0", "")]
-
-    def test_an_id_stands_in_for_null(self) -> None:
-        assert self.ids(("call_1", "null")) == [("r7_0", "call_1")]
-
-    def test_nothing_else_changes(self) -> None:
-        call = pb.ToolCallBlock(id="x", name="n", args="not json", provider_data=b"\xff")
-        thinking = pb.ThinkingBlock(text="hm", provider_data=b"\x00")
-        message = pb.Message(
-            role=pb.ROLE_ASSISTANT,
-            content=[pb.ContentBlock(thinking=thinking), pb.ContentBlock(tool_call=call)],
-            metadata={"a": "b"},
-        )
-        before = pb.Message()
-        before.CopyFrom(message)
-        reply = assign_call_ids(message, "r7_")
-        assert message == before
-        reply.content[1].tool_call.id = "x"
-        reply.content[1].tool_call.provider_id = ""
-        assert reply == before
