@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from stepgraph.v1.graph_pb2 import StateGraph
     from stepgraph.v1.interrupt_pb2 import Interrupt, InterruptAnswer
     from stepgraph.v1.llm_pb2 import LlmRequest
+    from stepgraph.v1.run_pb2 import Run
     from stepgraph_client import Executor, RunHandle, RunState
 
 SHAPES = Path(__file__).resolve().parents[2] / "examples" / "shapes"
@@ -115,7 +116,7 @@ class Played:
 
     @property
     def status(self) -> str:
-        return RunStatus.Name(self.handle.run.status).removeprefix("RUN_STATUS_")
+        return status_name(self.handle.run)
 
     @property
     def end(self) -> str:
@@ -147,6 +148,11 @@ class Played:
         """Return how often an edge was followed."""
         outcomes = [o for e in self.events for o in (*e.node_completed.edges, *e.node_failed.edges)]
         return [o.edge_id for o in outcomes if o.verdict == 1].count(edge)
+
+
+def status_name(run: Run) -> str:
+    """Return the status of a row, such as "COMPLETED"."""
+    return RunStatus.Name(run.status).removeprefix("RUN_STATUS_")
 
 
 ROLES = {1: "system", 2: "user", 3: "assistant", 4: "tool"}
@@ -200,6 +206,14 @@ class Live:
         question = await self.question()
         await self.client.answer(question.interrupt_id, answer, answered_by="test")
         return question
+
+    async def signal(self, name: str, payload: object = None, *, correlation: str = "") -> None:
+        """Send a signal."""
+        await self.client.signal(self.handle.run_id, name, payload, correlation=correlation)
+
+    async def status(self) -> str:
+        """Return its status, as it is now."""
+        return status_name(await self.client.get_run(self.handle.run_id))
 
     async def over(self) -> Played:
         """Return the run once it is over, with nothing of the script left."""
