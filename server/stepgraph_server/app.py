@@ -71,6 +71,8 @@ class RunningServer:
     address: str
     api: ApiServer
     engine: Engine
+    runner: Runner
+    dispatcher: Dispatcher
     store: Store
     telemetry: Telemetry
 
@@ -154,6 +156,8 @@ async def _answering(settings: Settings, parts: _Parts) -> AsyncIterator[Running
                 address=api.address,
                 api=api,
                 engine=parts.engine,
+                runner=parts.runner,
+                dispatcher=parts.dispatcher,
                 store=parts.store,
                 telemetry=parts.telemetry,
             )

@@ -163,6 +163,13 @@ class Runner:
         """How many runs wait to be loaded."""
         return len(self._loading)
 
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is being loaded, decided or written. What runs wait for outside goes on meanwhile."""
+        return not self._loading and not any(
+            run.pending or run.inbox for run in self._live.values()
+        )
+
     def live(self, key: RunKey) -> LiveRun | None:
         """Return a run that is in memory."""
         return self._live.get(key)

@@ -60,6 +60,15 @@ class Timers:
         """Ask for no look at a run any more. Harmless if none was asked for."""
         self._armed.pop(key, None)
 
+    def next_look(self) -> Instant | None:
+        """Return when the next run wants to be looked at; None if none does."""
+        return min(self._armed.values(), default=None)
+
+    def clock_moved(self) -> None:
+        """Look at the clock again, because it was moved. Clocks of machines are looked at every minute anyway; those of tests jump."""
+        if not self._closed and self._wakes_at != _AWAKE:
+            self._sleep()
+
     def close(self) -> None:
         """Wake nobody any more, and take nothing more."""
         self._closed = True

@@ -457,13 +457,16 @@ async def test_a_run_that_waits_for_people_is_forgotten_until_something_happens(
 async def test_a_run_with_something_under_way_is_not_forgotten():
     async with rig() as it:
         await it.start(question())
+        assert it.runner.at_rest
         it.store.journal.hold()
         cancelling = asyncio.gather(it.engine.change_run(NAMESPACE, "r1", Cancel(reason=""), None))
         await turns()
         assert it.runner.live_count == 1
+        assert not it.runner.at_rest
         it.store.journal.release()
         await cancelling
         assert it.runner.live_count == 0
+        assert it.runner.at_rest
 
 
 @in_virtual_time

@@ -125,3 +125,20 @@ async def test_after_it_is_closed_nobody_is_looked_at_or_taken():
     await asyncio.sleep(5)
     assert not it.seen
     assert len(it.timers) == 0
+
+
+@in_virtual_time
+async def test_a_clock_that_was_moved_makes_runs_due_at_once():
+    """Without a word nobody would look before the time that was planned."""
+    it = Looks()
+    it.timers.arm(key("a"), at(3600))
+    it.timers.arm(key("b"), at(7200))
+    assert it.timers.next_look() == at(3600)
+    it.clock.ahead_us += 3600 * 1_000_000
+    it.timers.clock_moved()
+    await turns()
+    assert it.seen == [("a", 0)]
+    assert it.timers.next_look() == at(7200)
+    it.timers.close()
+    it.timers.clock_moved()
+    assert it.timers.next_look() is None
