@@ -222,14 +222,14 @@ class Script:
         return self._happen(inputs.TimePassed())
 
     def do_answer(self, words: Words, _: Lines) -> Lines:
-        """Answer the last question of a node: `<node> abort not today`, `by=anna`."""
+        """Answer the last question of a node, or of an activation: `<node> abort not today`, `by=anna`."""
         node, kind, *rest = words
         by = next((word[3:] for word in rest if word.startswith("by=")), "anna")
         rest = [word for word in rest if not word.startswith("by=")]
         ids = [
             name
             for name, question in self.run.state.questions.items()
-            if question.interrupt.node_id == node
+            if node in (question.interrupt.node_id, question.interrupt.activation_id)
         ]
         answer = reports.answer(kind, rest)
         return self._happen(

@@ -17,6 +17,7 @@ from stepgraph_server.core.inputs import Answer
 from stepgraph_server.core.instants import from_timestamp
 from stepgraph_server.core.results import accept_result
 from stepgraph_server.core.scheduling import reset_policies
+from stepgraph_server.core.spawning import bodies, body_of
 from stepgraph_server.core.state import TaskStatus, Tokens, carry
 from stepgraph_server.core.step_replies import accept_reply
 from stepgraph_server.core.values import check_update
@@ -91,7 +92,7 @@ def _refuse_if_mismatched(state: RunState, graph: CompiledGraph) -> None:
     mismatched = sorted(
         {
             node.id
-            for node in _live_nodes(state)
+            for node in (*_live_nodes(state), *bodies(state))
             if node.id not in graph.nodes or _kind(graph.nodes[node.id]) != _kind(node)
         }
     )
@@ -200,16 +201,12 @@ def apply_run_forked(state: RunState, event: event_pb2.RunEvent) -> None:
         state.graph_version = fact.graph
         _exchange(state, state.graphs[fact.graph.digest])
     _take_back_questions(state)
-    for activation in state.activations.values():
-        if activation.program is not None:
-            # Whoever holds its turns holds them for the other run.
-            activation.program.forget_holder()
     for task in state.tasks.values():
         # Time goes on for what sleeps.
         if task.status is not TaskStatus.SLEEPING:
             _begin_again(task, state.updated_at)
             tasks.arm(state, task)
-    for activation in state.activations.values():
+    for activation in (*state.activations.values(), *state.spawned.values()):
         if activation.program is not None:
             # Whoever has its turns has them of the other run.
             activation.program.forget_holder()
@@ -228,9 +225,6 @@ def _take_back_questions(state: RunState) -> None:
 
 
 def _begin_again(task: Task, now: Instant) -> None:
-    if task.status is TaskStatus.SLEEPING:
-        # Nobody performs it, so it goes on, to the end that it had.
-        return
     task.status = TaskStatus.QUEUED
     task.attempt = task.tries = task.losses = 0
     task.executor_id = task.instance = task.prefers = ""
@@ -248,6 +242,9 @@ def _exchange(state: RunState, graph: CompiledGraph) -> None:
     state.possible = 0
     for activation in state.activations.values():
         _exchange_node(activation, graph.nodes[activation.node.id])
+    # In the order in which they began, so what spawned something is exchanged before it.
+    for child in state.spawned.values():
+        _exchange_node(child, body_of(state, child))
     for node in _live_nodes(state):
         state.possible |= node.bit | node.reach
     for task in state.tasks.values():

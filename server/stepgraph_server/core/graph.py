@@ -169,8 +169,9 @@ class CompiledNode:
         max_concurrency: How many of its tasks may run at once; 0 is all.
         streams: Its model call shows progress, so it has an idle limit.
         works: It clears `last_error` when it ends well.
+        programmed: What it does next comes from a reply: a step program's, or the one that the server gives for a Map.
         check: The condition of a ConditionCheck; None for other actions.
-        expressions: The expressions of an Assign by variable, in bytewise order; empty for other actions.
+        expressions: The expressions of an Assign by variable, in bytewise order, and `items` of a Map; empty for other actions.
     """
 
     id: str
@@ -195,6 +196,7 @@ class CompiledNode:
     max_concurrency: int
     streams: bool
     works: bool
+    programmed: bool
     check: CompiledCheck | None
     expressions: Mapping[str, Expression]
 
@@ -449,12 +451,21 @@ def _compile_node(
         max_concurrency=getattr(action, "max_concurrency", 0),
         streams=node.action.llm_infer.use_streaming,
         works=kind not in _NOT_WORKING,
+        programmed=kind in ("step", "map"),
         check=_compile_check(node.action, expressions),
-        expressions={
-            variable: _compiled(node.action.assign.set[variable], expressions)
-            for variable in sorted(node.action.assign.set)
-        },
+        expressions=_compile_expressions(node.action, expressions),
     )
+
+
+def _compile_expressions(
+    action: NodeAction, expressions: Mapping[str, Expression]
+) -> dict[str, Expression]:
+    if action.HasField("map"):
+        return {"items": _compiled(action.map.items, expressions)}
+    return {
+        variable: _compiled(action.assign.set[variable], expressions)
+        for variable in sorted(action.assign.set)
+    }
 
 
 def _compile_check(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import event_pb2, graph_pb2, interrupt_pb2, run_pb2
-from stepgraph_server.core import canonical, json_text, schemas, signals, suspending
+from stepgraph_server.core import canonical, json_text, schemas, signals, spawning, suspending
 from stepgraph_server.core.actions.step import MAX_RENDERED_BYTES
 from stepgraph_server.core.errors import Refused, Violation
 from stepgraph_server.core.instants import (
@@ -105,7 +105,7 @@ def reopen(turn: Turn, question: interrupt_pb2.Interrupt) -> None:
 
 def activation_of(state: RunState, question: interrupt_pb2.Interrupt) -> Activation:
     """Return the activation that asks."""
-    return state.activations[question.activation_id]
+    return spawning.locate(state, question.activation_id)
 
 
 def on_answer(turn: Turn, answer: Answer) -> None:

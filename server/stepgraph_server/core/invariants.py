@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 from stepgraph_server.core.errors import Quarantined
 from stepgraph_server.core.instants import from_timestamp
 from stepgraph_server.core.run import fold, live_status, next_due
+from stepgraph_server.core.spawn import Spawn
 from stepgraph_server.core.state import Activation, Phase, Question, RunState, Task, TaskStatus
 from stepgraph_server.core.step_program import StepProgram
 from stepgraph_server.core.steps import is_ready
@@ -40,8 +41,11 @@ if TYPE_CHECKING:
 
 _FINAL: Final = frozenset({"run_completed", "run_failed", "run_cancelled"})
 
+#: Fields that lead back to what is compared anyway.
+_UPWARDS: Final = ("activation", "parent")
+
 #: What is compared field by field.
-_COMPARED: Final = (RunState, Activation, Task, Question, StepProgram)
+_COMPARED: Final = (RunState, Activation, Task, Question, StepProgram, Spawn)
 
 #: Fields that a fold need not give again: caches and notes, and what says how large the journal is.
 _TRANSIENT: Final = frozenset(
@@ -87,7 +91,11 @@ def outstanding(state: RunState) -> Outstanding:
         backing_off=tuple(task.id for task in tasks if task.status is TaskStatus.BACKOFF),
         sleeping=tuple(task.id for task in tasks if task.status is TaskStatus.SLEEPING),
         questions=tuple(sorted(name for name, each in state.questions.items() if each.open)),
-        ready=tuple(each.id for each in state.activations.values() if _is_ready(state, each)),
+        ready=tuple(
+            each.id
+            for each in (*state.activations.values(), *state.spawned.values())
+            if _is_ready(state, each)
+        ),
         due=min(_due_times(state), default=None),
     )
 
@@ -258,7 +266,7 @@ def difference(one: RunState, other: RunState) -> list[str]:
 def _differences(path: str, one: object, other: object) -> Iterable[str]:
     if isinstance(one, _COMPARED) and type(one) is type(other):
         for each in fields(one):
-            if each.name not in _TRANSIENT and not (path and each.name == "activation"):
+            if each.name not in _TRANSIENT and not (path and each.name in _UPWARDS):
                 name = f"{path}.{each.name}".lstrip(".")
                 yield from _differences(name, getattr(one, each.name), getattr(other, each.name))
     elif isinstance(one, dict) and isinstance(other, dict):

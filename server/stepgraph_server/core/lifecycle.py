@@ -187,6 +187,7 @@ def apply_run_ended(state: RunState, event: event_pb2.RunEvent) -> None:
         merge_ended(state)
     state.stopping = None
     state.activations = {}
+    state.spawned = {}
     state.tasks = {}
     state.sleeping = 0
     state.arrivals = {}

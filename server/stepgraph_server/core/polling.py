@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, assert_never
 
 from stepgraph.v1 import graph_pb2
-from stepgraph_server.core import scheduling, suspending
+from stepgraph_server.core import maps, scheduling, spawning, suspending
 from stepgraph_server.core.actions.step import Done, Fail
 from stepgraph_server.core.budget import budget_failure
 from stepgraph_server.core.failures import failure
@@ -27,35 +27,65 @@ if TYPE_CHECKING:
 DEFAULT_MAX_TURNS: Final = 24
 
 
-def go_on(turn: Turn, activation: Activation) -> Done | Fail | None:
-    """Let a program go on as far as it can. Returns how its node ends, or None while it waits."""
+def go_on(turn: Turn, activation: Activation) -> Done | Fail | Activation | None:
+    """Let a program go on as far as it can. Returns how its node ends, or what it spawns next, or None while it waits."""
+    if activation.program is None:
+        if activation.node.action_kind == "step":
+            return _poll(turn, activation, 0)
+        problem = maps.begin(turn, activation)
+        if problem is not None:
+            return problem
     program = activation.program
-    if program is None:
-        return _poll(turn, activation, 0)
+    assert program is not None
     if program.failure is not None:
         return Fail(failure=program.failure)
-    if program.transition is None:
-        return None
+    return None if program.transition is None else _carry_out(turn, activation, program)
+
+
+def _carry_out(
+    turn: Turn, activation: Activation, program: StepProgram
+) -> Done | Fail | Activation | None:
+    assert program.transition is not None
     kind = program.transition.WhichOneof("kind")
     match kind:
         case "await_effects":
             return _await(turn, activation, program)
         case "goto" | "done":
-            return ending(program)
+            return ending(activation)
         case "suspend":
             if program.is_answered:
                 return _poll(turn, activation, program.turn + 1)
             suspending.suspend(turn, activation, program.transition.suspend)
             return None
-        case "spawn" | None:
+        case "spawn":
+            return _join(turn, activation, program)
+        case None:
             raise AssertionError(kind)
         case _:
             assert_never(kind)
 
 
-def ending(program: StepProgram) -> Done:
-    """Return how the node ends, as the program said it last."""
+def _join(
+    turn: Turn, activation: Activation, program: StepProgram
+) -> Done | Fail | Activation | None:
+    spawn = activation.spawn
+    assert spawn is not None
+    if spawn.failure is not None:
+        return Fail(failure=spawn.failure)
+    if not spawn.decided:
+        return spawning.next_child(turn.state, activation)
+    if activation.node.action_kind == "map":
+        return maps.too_large(turn, activation) or ending(activation)
+    return _poll(turn, activation, program.turn + 1)
+
+
+def ending(activation: Activation) -> Done:
+    """Return how a node ends, as its program said it last."""
+    program = activation.program
+    assert program is not None
     assert program.transition is not None
+    if activation.node.action_kind == "map":
+        return maps.ending(activation)
     if program.transition.HasField("goto"):
         # A carry that is absent means empty, as the value of Done does.
         return Done(target=program.transition.goto.target, handed=program.transition.goto.carry)

@@ -18,6 +18,7 @@ from stepgraph_server.core import (
     forking,
     interrupts,
     lifecycle,
+    node_facts,
     outcomes,
     pausing,
     signals,
@@ -262,7 +263,7 @@ def live_status(state: RunState) -> int:
     if state.tasks or not state.open_questions:
         return run_pb2.RUN_STATUS_RUNNING
     # A node whose conditions are all decided may wait for a turn, like one that has not acted yet.
-    if any(steps.is_ready(each) for each in state.activations.values()):
+    if _goes_on(state):
         return run_pb2.RUN_STATUS_RUNNING
     return run_pb2.RUN_STATUS_SUSPENDED
 
@@ -271,7 +272,14 @@ def only_sleeps(state: RunState) -> bool:
     """Whether nothing happens to a run before time passes, or somebody wants something of it."""
     if not state.sleeping or state.sleeping != len(state.tasks):
         return False
-    return not any(steps.is_ready(each) for each in state.activations.values())
+    return not _goes_on(state)
+
+
+def _goes_on(state: RunState) -> bool:
+    """Whether something has to be done although nothing is outstanding for it."""
+    return any(steps.is_ready(each) for each in state.activations.values()) or any(
+        steps.is_ready(each) for each in state.spawned.values()
+    )
 
 
 def next_due(state: RunState) -> Instant | None:
@@ -380,10 +388,10 @@ _FACTS: Final[Mapping[str | None, Callable[[RunState, event_pb2.RunEvent], None]
     "task_lost": task_facts.apply_task_lost,
     "task_cancelled": task_facts.apply_task_cancelled,
     "task_unclaimed": task_facts.apply_task_unclaimed,
-    "node_completed": steps.apply_node_completed,
-    "node_failed": steps.apply_node_failed,
+    "node_completed": node_facts.apply_node_completed,
+    "node_failed": node_facts.apply_node_failed,
     "node_cancelled": lifecycle.apply_node_cancelled,
-    "edges_evaluated": steps.apply_edges_evaluated,
+    "edges_evaluated": node_facts.apply_edges_evaluated,
     "interrupt_opened": interrupts.apply_interrupt_opened,
     "interrupt_answered": interrupts.apply_interrupt_answered,
     "interrupt_closed": interrupts.apply_interrupt_closed,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from stepgraph.v1 import event_pb2, interrupt_pb2, run_pb2
 from stepgraph_server.core.errors import Refused
 from stepgraph_server.core.names import MAX_KEPT_SIGNALS
+from stepgraph_server.core.spawning import locate
 from stepgraph_server.core.state import KeptSignal
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def serve(turn: Turn) -> None:
             "interrupt_answered",
             event_pb2.InterruptAnswered(interrupt_id=interrupt.interrupt_id, answer=answer),
         )
-        turn.agenda.append(state.activations[interrupt.activation_id])
+        turn.agenda.append(locate(state, interrupt.activation_id))
 
 
 def _matching(state: RunState, question: Question) -> list[int] | None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from stepgraph_server.core.graph import CompiledGraph, CompiledNode
     from stepgraph_server.core.instants import Instant
     from stepgraph_server.core.policies import Limits, RetryPolicy
+    from stepgraph_server.core.spawn import Spawn
     from stepgraph_server.core.step_program import Ended, StepProgram
 
 #: The version of the rules by which new runs are walked. Old journals keep theirs.
@@ -145,8 +146,12 @@ class Activation:
     tools_digest: str = ""
     #: The step program behind it, from its first poll on.
     program: StepProgram | None = None
+    #: What it has spawned, from when that was asked for until it goes on.
+    spawn: Spawn | None = None
     #: What spawned it; None for a node of the superstep.
     parent: Activation | None = None
+    #: Its place among what was spawned with it.
+    place: int = 0
     #: The input of spawned work.
     given: value_pb2.Value | None = None
     #: Transient: what its action gave, so that evolve need not ask the action again.
@@ -343,6 +348,8 @@ class RunState:
     tokens: Tokens = field(default_factory=Tokens)
     # The walk.
     activations: dict[str, Activation] = field(default_factory=dict)
+    #: Spawned work that has begun and not ended, by id.
+    spawned: dict[str, Activation] = field(default_factory=dict)
     #: The carried part of the last node, in node-id order, of the last superstep.
     carried: Carried = field(default_factory=Carried)
     traversals: dict[str, int] = field(default_factory=dict)

@@ -15,13 +15,11 @@ from stepgraph_server.core.actions.step import MAX_RENDERED_BYTES
 from stepgraph_server.core.state import Delta
 from stepgraph_server.core.templates import ArgsTemplate
 from stepgraph_server.core.values import from_json
-from stepgraph_server.core.view import View
+from stepgraph_server.core.view import View, with_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stepgraph.v1 import conversation_pb2
-    from stepgraph_server.core.conversation import Conversation
     from stepgraph_server.core.state import Activation, RunState, Task
 
 #: TaskInput.step
@@ -80,19 +78,9 @@ class PollInput:
             parts.append(wire.join_repeated(_HISTORY_FIELD, _history(activation)))
         if _action(activation).include_conversation:
             own = activation.delta.messages
-            arranged = conversation_with(state, own).arrange()
+            arranged = with_messages(state.conversation, own).arrange()
             parts.append(arranged.joined(_CONVERSATION_FIELD))
         return wire.length_delimited(_STEP_FIELD, b"".join(parts))
-
-
-def conversation_with(state: RunState, added: Iterable[conversation_pb2.Message]) -> Conversation:
-    """Return the run's conversation with more messages behind it, which is not the run's own if there are any."""
-    conversation, copied = state.conversation, False
-    for message in added:
-        if not copied:
-            conversation, copied = conversation.copy(), True
-        conversation.append(message)
-    return conversation
 
 
 def _action(activation: Activation) -> graph_pb2.NodeAction.Step:
@@ -122,4 +110,4 @@ def _history(activation: Activation) -> Iterable[bytes]:
         )
 
 
-__all__ = ["PollInput", "conversation_with", "program_input"]
+__all__ = ["PollInput", "program_input"]

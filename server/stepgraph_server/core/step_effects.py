@@ -17,9 +17,8 @@ from stepgraph_server.core.conversation import Conversation
 from stepgraph_server.core.decisions import OfferedTool
 from stepgraph_server.core.instants import after, from_duration, from_timestamp, seconds_text
 from stepgraph_server.core.state import ToolSet
-from stepgraph_server.core.step_context import conversation_with
 from stepgraph_server.core.templates import Template
-from stepgraph_server.core.view import View
+from stepgraph_server.core.view import View, with_messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,11 +45,9 @@ class RequestInput:
     def build(self, state: RunState) -> bytes:
         """Return the serialized TaskInput, with all messages arranged as one conversation."""
         if self.own is None:
-            conversation = Conversation()
-            for message in self.messages:
-                conversation.append(message)
+            conversation = with_messages(Conversation(), self.messages)
         else:
-            conversation = conversation_with(state, [*self.own, *self.messages])
+            conversation = with_messages(state.conversation, [*self.own, *self.messages])
         return wire.length_delimited(
             _LLM_FIELD, b"".join([self.head, *conversation.arrange().parts])
         )

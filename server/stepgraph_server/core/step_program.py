@@ -105,11 +105,15 @@ class StepProgram:
         """Whether there is something to do: an effect to start, a next poll, an end. Not asked while it is suspended."""
         if self.polling or self.transition is None:
             return self.failure is not None
-        if self.transition.HasField("suspend"):
-            # It opens its question, or goes on with the answer; between these it is not asked.
+        if self.transition.WhichOneof("kind") in ("suspend", "goto", "done"):
+            # It opens its question, or goes on with the answer; between these it is not asked. Or it ends.
             return True
         awaited = self.transition.await_effects.effects
         return self.started < len(awaited) or self.wants_poll
+
+    def tell(self, result: transition_pb2.EffectResult) -> None:
+        """Spawned work has ended well."""
+        self.fresh[result.turn, result.index] = result.SerializeToString(deterministic=True)
 
     @property
     def wants_poll(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stepgraph_server.core import step_reply_effects, step_reply_suspends
+from stepgraph_server.core import step_reply_effects, step_reply_spawns, step_reply_suspends
 from stepgraph_server.core.bad_reply import BadReply, refuse_violations
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.names import did_you_mean
@@ -103,9 +103,9 @@ def _check_transition(
             _check_given(transition.done, "value", f"{path}.done")
         case "suspend":
             step_reply_suspends.check_suspend(state, transition.suspend, f"{path}.suspend")
-        case "spawn" as kind:
-            message = "this server does not do this yet; use a newer one, or do without"
-            raise BadReply(path=f"{path}.{kind}", message=message, code="NOT_YET_SUPPORTED")
+        case "spawn":
+            spawned = transition.spawn
+            step_reply_spawns.check_spawn(state, activation, spawned, f"{path}.spawn", limits)
         case None:
             message = f"is unset, or a variant that this server does not know; set {_VARIANTS}"
             raise BadReply(path=path, message=message)

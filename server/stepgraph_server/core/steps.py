@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, assert_never
 
-from stepgraph.v1 import event_pb2, state_pb2
+from stepgraph.v1 import event_pb2, state_pb2, value_pb2
 from stepgraph_server.core import (
     approvals,
     interrupts,
     lifecycle,
     polling,
     scheduling,
+    spawning,
     suspending,
     tasks,
 )
@@ -43,21 +44,15 @@ from stepgraph_server.core.routing import (
 )
 from stepgraph_server.core.state import (
     Activation,
-    Carried,
     EdgeResult,
-    Outcome,
     Phase,
-    RunState,
     Settled,
-    carry,
 )
 from stepgraph_server.core.templates import RenderError
 from stepgraph_server.core.values import ValueNotReadable
 from stepgraph_server.core.view import View, settle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from stepgraph.v1 import failure_pb2
     from stepgraph_server.core.turn import Turn
 
@@ -68,6 +63,15 @@ def line_up(turn: Turn) -> None:
     Questions come first: people are slow, so they should not wait for what nodes compute.
     """
     activations = turn.state.activations.values()
+    if turn.state.spawned:
+        # Most of ten thousand wait for their one task, which is told fastest.
+        turn.agenda.extend(
+            [
+                each
+                for each in turn.state.spawned.values()
+                if (not each.outstanding or each.program is not None) and is_ready(each)
+            ]
+        )
     if len(activations) == 1:
         turn.agenda.extend(activations)
         return
@@ -114,9 +118,9 @@ def advance(turn: Turn, activation: Activation) -> None:
 
 def _act(turn: Turn, activation: Activation) -> None:
     if activation.answer is not None and approvals.said_no(activation.answer):
-        complete_node(turn, activation, Done())
+        _act_on_refusal(turn, activation)
         return
-    if activation.node.action_kind == "step":
+    if activation.node.programmed:
         _run_program(turn, activation)
         return
     while True:
@@ -138,22 +142,42 @@ def _act(turn: Turn, activation: Activation) -> None:
                 assert_never(step)
 
 
+def _act_on_refusal(turn: Turn, activation: Activation) -> None:
+    """Do what is left to do where a person said no before the action."""
+    assert activation.answer is not None
+    asks_only = activation.node.action_kind == "human_approval"
+    if activation.parent is None or (asks_only and activation.answer.HasField("revise")):
+        complete_node(turn, activation, Done())
+    else:
+        fail_node(turn, activation, _refusal(activation))
+
+
 def _run_program(turn: Turn, activation: Activation) -> None:
-    match polling.go_on(turn, activation):
-        case Done() as done:
-            # What EACH left behind is not waited for.
-            tasks.cancel_within(turn, activation, "its program is done")
-            complete_node(turn, activation, done)
-        case Fail() as fail:
-            fail_node(turn, activation, fail.failure)
-        case None:
-            pass
-        case never:
-            assert_never(never)
+    while True:
+        match polling.go_on(turn, activation):
+            case Done() as done:
+                # What EACH left behind is not waited for.
+                tasks.cancel_within(turn, activation, "its program is done")
+                complete_node(turn, activation, done)
+                return
+            case Fail() as fail:
+                fail_node(turn, activation, fail.failure)
+                return
+            case Activation() as child:
+                advance(turn, child)
+                if turn.has_had_its_share(turn.world.limits):
+                    turn.agenda.append(activation)
+                    return
+            case None:
+                return
+            case never:
+                assert_never(never)
 
 
 def is_ready(activation: Activation) -> bool:
     """Whether an activation goes on by itself when it gets a turn."""
+    if activation.phase is Phase.RUNNING and activation.spawn is not None:
+        return activation.spawn.decided or activation.spawn.can_start
     if activation.phase is Phase.RUNNING and activation.program is not None:
         return activation.program.can_go_on
     return activation.outstanding == 0 and activation.phase in (Phase.RUNNING, Phase.ROUTING)
@@ -186,6 +210,9 @@ def _await_effects(turn: Turn, activation: Activation, step: Await) -> bool:
 
 def complete_node(turn: Turn, activation: Activation, done: Done) -> None:
     """End a node well, or fail it if what it writes or its conditions can't be taken."""
+    if activation.parent is not None:
+        _complete_spawned(turn, activation, done)
+        return
     state = turn.state
     full = done if activation.answer is None else with_answer(activation, done)
     try:
@@ -224,6 +251,21 @@ def complete_node(turn: Turn, activation: Activation, done: Done) -> None:
     turn.record(event)
     if routing.undecided or routing.refused or routing.dead_end or activation.node.terminal:
         _after_routing(turn, activation, routing)
+
+
+def _complete_spawned(turn: Turn, child: Activation, done: Done) -> None:
+    """End spawned work: it has a value, and neither writes nor edges. A tool that reports trouble has not succeeded."""
+    if done.error is not None:
+        fail_node(turn, child, done.error)
+    else:
+        spawning.complete(turn, child, value_of(child, done))
+
+
+def value_of(child: Activation, done: Done) -> value_pb2.Value:
+    """Return the value of spawned work that has ended well."""
+    if child.node.action_kind == "human_approval":
+        return spawning.answered(child)
+    return done.value if done.value is not None else value_pb2.Value()
 
 
 def _after_routing(turn: Turn, activation: Activation, routing: Routing) -> None:
@@ -291,18 +333,6 @@ def _record_done(fact: event_pb2.NodeCompleted, done: Done) -> None:
         fact.value.CopyFrom(done.value)
 
 
-def _recorded_done(fact: event_pb2.NodeCompleted) -> Done:
-    update = fact.update
-    return Done(
-        value=fact.value if fact.HasField("value") else None,
-        messages=tuple(update.messages),
-        writes=(
-            *sorted(update.variables.items()),
-            *((name, None) for name in update.delete_variables),
-        ),
-    )
-
-
 def _finish_routing(turn: Turn, activation: Activation) -> None:
     state = turn.state
     try:
@@ -324,18 +354,24 @@ def _outcomes(edges: tuple[EdgeResult, ...]) -> list[event_pb2.EdgeOutcome]:
 
 def refuse(turn: Turn, activation: Activation) -> None:
     """End the run because a person said no and no edge takes that up."""
+    lifecycle.cancel(turn, _refusal(activation), node_id=activation.node.id)
+
+
+def _refusal(activation: Activation) -> failure_pb2.Failure:
     assert activation.answer is not None
     said = approvals.no_text(activation.answer)
     word = "aborted" if activation.answer.HasField("abort") else "asked for changes"
     message = f"{activation.node.id!r}: a person {word}" + (f": {said}" if said else "")
-    why = failure("ABORTED_BY_PERSON", message, source=activation.node.id)
-    lifecycle.cancel(turn, why, node_id=activation.node.id)
+    return failure("ABORTED_BY_PERSON", message, source=activation.node.id)
 
 
 def fail_node(turn: Turn, activation: Activation, why: failure_pb2.Failure) -> None:
     """End a node with a failure; without an edge that takes it up, the run ends."""
     node = activation.node
     tasks.cancel_within(turn, activation, f"{node.id} has failed")
+    if activation.parent is not None:
+        spawning.fail(turn, activation, why)
+        return
     edges = route_failure(activation, why, turn.state)
     fact = event_pb2.NodeFailed(
         activation_id=activation.id, node_id=node.id, failure=why, edges=_outcomes(edges)
@@ -345,76 +381,12 @@ def fail_node(turn: Turn, activation: Activation, why: failure_pb2.Failure) -> N
         lifecycle.fail(turn, why, node_id=node.id)
 
 
-# Facts
-
-
-def apply_node_completed(state: RunState, event: event_pb2.RunEvent) -> None:
-    """The node's action ended well; its view has what it wrote."""
-    fact = event.node_completed
-    activation = state.activations[fact.activation_id]
-    settled, activation.settled = activation.settled, None
-    if settled is None:
-        done = with_answer(activation, _replayed_done(state, activation, fact))
-        activation.carried, activation.delta = settle(state, activation, done)
-        edges = _recorded_edges(fact.edges)
-    else:
-        activation.carried, activation.delta = settled.carried, settled.delta
-        edges = settled.edges
-    activation.acted = True
-    if fact.edges_pending:
-        activation.phase = Phase.ROUTING
-    else:
-        _route(state, activation, edges)
-        lifecycle.end(activation, Outcome.COMPLETED)
-
-
-def _recorded_edges(edges: Iterable[event_pb2.EdgeOutcome]) -> tuple[EdgeResult, ...]:
-    return tuple([EdgeResult(edge.edge_id, edge.verdict) for edge in edges])
-
-
-def _replayed_done(state: RunState, activation: Activation, fact: event_pb2.NodeCompleted) -> Done:
-    if approvals.said_no(activation.answer):
-        return Done()
-    if activation.program is not None:
-        return polling.ending(activation.program)
-    if activation.node.action_kind not in DERIVED:
-        return _recorded_done(fact)
-    step = poll_action(poll_of(state, activation, activation.turn + 1, None))
-    assert isinstance(step, Done), step
-    return step
-
-
-def apply_edges_evaluated(state: RunState, event: event_pb2.RunEvent) -> None:
-    """The node has ended for the barrier."""
-    fact = event.edges_evaluated
-    activation = state.activations[fact.activation_id]
-    _route(state, activation, _recorded_edges(fact.edges))
-    lifecycle.end(activation, Outcome.COMPLETED)
-
-
-def apply_node_failed(state: RunState, event: event_pb2.RunEvent) -> None:
-    """The node failed; what it carries on is what it was entered with, and the failure."""
-    fact = event.node_failed
-    activation = state.activations[fact.activation_id]
-    activation.failure = fact.failure
-    base: Carried = activation.carried if activation.acted else activation.entered_with
-    changes: dict[str, object] = {"last_error": fact.failure}
-    if activation.node.action_kind == "llm_infer" and not activation.acted:
-        # It cleared the decision before it asked its model.
-        changes |= {"decision": None, "tools_digest": ""}
-    if base.handed is not None:
-        # It was for this node only.
-        changes["handed"] = None
-    activation.carried = carry(base, **changes)
-    _route(state, activation, _recorded_edges(fact.edges))
-    lifecycle.end(activation, Outcome.FAILED)
-
-
-def _route(state: RunState, activation: Activation, edges: tuple[EdgeResult, ...]) -> None:
-    activation.edges = edges
-    for edge in edges:
-        if edge.verdict == FOLLOWED:
-            state.traversals[edge.edge_id] = state.traversals.get(edge.edge_id, 0) + 1
-
-
-__all__ = ["advance", "complete_node", "fail_node", "line_up"]
+__all__ = [
+    "advance",
+    "complete_node",
+    "fail_node",
+    "is_ready",
+    "line_up",
+    "value_of",
+    "with_answer",
+]

@@ -19,6 +19,8 @@ from stepgraph_server.core.scheduling import (
     mark_sleep,
     new_task,
 )
+from stepgraph_server.core.spawn import Spawn
+from stepgraph_server.core.spawning import enter, locate
 from stepgraph_server.core.state import (
     MAX_REMEMBERED_TASKS,
     Activation,
@@ -32,7 +34,7 @@ from stepgraph_server.core.tasks import arm
 from stepgraph_server.core.view import updated
 
 if TYPE_CHECKING:
-    from stepgraph.v1 import event_pb2, task_pb2
+    from stepgraph.v1 import event_pb2, task_pb2, transition_pb2
     from stepgraph_server.core.instants import Instant
 
     Result = task_pb2.TaskResult | failure_pb2.Failure
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 def _locate(state: RunState, task_id: str) -> tuple[Activation, str, str]:
     """Split a task id `<activation>/t<turn>/e<index>` or `<activation>/c/<edge>`; raises KeyError for an unknown one."""
     activation_id, middle, last = task_id.rsplit("/", 2)
-    return state.activations[activation_id], middle, last
+    return locate(state, activation_id), middle, last
 
 
 def _make_room(activation: Activation, turn: int, index: int) -> None:
@@ -80,6 +82,8 @@ def apply_task_scheduled(state: RunState, event: event_pb2.RunEvent) -> None:
     if task is None:
         task = _replayed_task(state, fact, now)
     activation = task.activation
+    if activation.parent is not None:
+        enter(state, activation)
     if task.edge_id:
         activation.conditions[task.edge_id] = None
     elif task.poll or activation.program is not None:
@@ -111,6 +115,7 @@ def _schedule_for_program(
             activation.program = StepProgram()
         activation.program.poll()
         activation.turn = task.turn
+        activation.spawn = None
         return
     assert activation.program is not None
     activation.program.started = task.index + 1
@@ -189,6 +194,9 @@ def apply_task_completed(state: RunState, event: event_pb2.RunEvent) -> None:
         return
     if fact.attempt == 0:
         activation, middle, last = _locate(state, fact.task_id)
+        if last == "poll":
+            _answer_itself(state, activation, fact.result.step)
+            return
         index = int(last[1:])
         _make_room(activation, int(middle[1:]), index)
         activation.call_ids[index] = fact.call_id
@@ -204,6 +212,17 @@ def apply_task_completed(state: RunState, event: event_pb2.RunEvent) -> None:
     state.remembered[task_id] = (fact.attempt, result)
     if len(state.remembered) > MAX_REMEMBERED_TASKS:
         state.remembered.popitem(last=False)
+
+
+def _answer_itself(
+    state: RunState, activation: Activation, reply: transition_pb2.StepReply
+) -> None:
+    """The server answered for a node what a step program would have: what to spawn."""
+    program = activation.program = StepProgram()
+    program.poll()
+    program.answer(reply, state.updated_at, 0)
+    activation.turn = program.turn
+    activation.spawn = Spawn.of(program.turn, reply.transition.spawn)
 
 
 def apply_task_failed(state: RunState, event: event_pb2.RunEvent) -> None:
@@ -290,3 +309,5 @@ def _end_for_program(state: RunState, program: StepProgram, task: Task, result: 
             activation.carried, activation.delta = updated(state, activation, reply.update)
         program.instance, program.holds = task.instance, reply.holds_turns
         program.answer(reply, state.updated_at, len(activation.delta.messages))
+        if reply.transition.HasField("spawn"):
+            activation.spawn = Spawn.of(program.turn, reply.transition.spawn)

@@ -85,12 +85,16 @@ def wait_for_room(turn: Turn, task: Task) -> None:
 # How tasks end
 
 
-def cancel_within(turn: Turn, activation: Activation, reason: str) -> None:
-    """End everything that is outstanding of an activation, and of what it spawned; executors are told to stop."""
+def cancel_within(
+    turn: Turn, activation: Activation, reason: str, *, spawned: bool = False
+) -> None:
+    """End everything that is outstanding of an activation, and of what it spawned, or of that alone; executors are told to stop."""
     if not activation.outstanding:
         return
     for task in list(turn.state.tasks.values()):
-        if not is_within(task.activation, activation):
+        if not is_within(task.activation, activation) or (
+            spawned and task.activation is activation
+        ):
             continue
         if task.status is TaskStatus.ASSIGNED:
             _stop_attempt(turn, task, reason)

@@ -17,9 +17,10 @@ from stepgraph_server.core.templates import JsonTextValue, JsonTreeValue, Templa
 from stepgraph_server.core.values import to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from stepgraph.v1 import failure_pb2, state_pb2, value_pb2
+    from stepgraph.v1 import conversation_pb2, failure_pb2, state_pb2, value_pb2
+    from stepgraph_server.core.conversation import Conversation
     from stepgraph_server.core.done import Done
     from stepgraph_server.core.expressions import Expression
     from stepgraph_server.core.graph import CompiledGraph
@@ -313,6 +314,18 @@ def updated(
         changed.messages.extend(update.messages)
     changed.terminate = changed.terminate or update.should_terminate
     return carried, changed
+
+
+def with_messages(
+    conversation: Conversation, added: Sequence[conversation_pb2.Message]
+) -> Conversation:
+    """Return a conversation with more messages behind it: itself if there are none, else a copy."""
+    if not added:
+        return conversation
+    longer = conversation.copy()
+    for message in added:
+        longer.append(message)
+    return longer
 
 
 def write(state: RunState, delta: Delta, name: str, value: value_pb2.Value | None) -> None:

@@ -38,6 +38,7 @@ DERIVED: Final = frozenset(
         "tool_call",
         "delegate",
         "human_approval",
+        "map",
         "switch_paradigm",
         "run_requested_tools",
         "sleep",

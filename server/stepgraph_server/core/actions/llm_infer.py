@@ -27,8 +27,11 @@ from stepgraph_server.core.requirements import both_selectors
 from stepgraph_server.core.state import ToolSet
 from stepgraph_server.core.templates import Template
 from stepgraph_server.core.values import from_json
+from stepgraph_server.core.view import with_messages
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stepgraph_server.core.actions.step import Poll, Step
     from stepgraph_server.core.inputs import ToolOffer
     from stepgraph_server.core.state import RunState
@@ -46,10 +49,12 @@ class ModelInput:
     #: The serialized message that the node adds, or empty.
     prompt: bytes
     window: graph_pb2.ContextWindow | None
+    #: What was appended to its view before it: by the program that spawned it.
+    own: Sequence[conversation_pb2.Message] = ()
 
     def build(self, state: RunState) -> bytes:
         """Return the serialized TaskInput."""
-        arranged = state.conversation.arrange(self.window)
+        arranged = with_messages(state.conversation, self.own).arrange(self.window)
         parts = [self.head, *arranged.parts]
         if self.prompt:
             parts.append(wire.length_delimited(_MESSAGES_FIELD, self.prompt))
@@ -88,8 +93,11 @@ def _ask(poll: Poll) -> Step:
             head=request.head,
             prompt=added.SerializeToString() if added is not None else b"",
             window=action.context if action.HasField("context") else None,
+            own=poll.activation.delta.messages,
         ),
-        message_count=len(poll.state.conversation) + (added is not None),
+        message_count=len(poll.state.conversation)
+        + len(poll.activation.delta.messages)
+        + (added is not None),
         prompt_digest=request.prompt_digest,
         tools=request.tools,
         spends_tokens=True,

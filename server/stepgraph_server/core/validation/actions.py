@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, assert_never
 
+from stepgraph.v1 import policy_pb2
 from stepgraph_server.core.names import MAX_KEPT_SIGNALS, MAX_MODEL_CHARACTERS
 from stepgraph_server.core.validation.codes import ProblemCode, WarningCode
 from stepgraph_server.core.validation.conditions import (
@@ -230,6 +231,21 @@ def _check_map(report: Report, path: str, action: NodeAction.Map, outline: Outli
         )
         return
     _check_body(report, f"{path}.body", action.body, outline)
+    if action.drop_failed and action.join != policy_pb2.JOIN_POLICY_ALL_SETTLED:
+        report.warning(
+            WarningCode.FIELD_IGNORED,
+            f"{path}.drop_failed",
+            "without ALL_SETTLED no item that failed is in the list",
+            "Set join to ALL_SETTLED.",
+        )
+    body = outline.index.get(action.body.node_id)
+    if body is not None and outline.definition.nodes[body].action.step.HasField("input_template"):
+        report.warning(
+            WarningCode.FIELD_IGNORED,
+            f"{outline.node_path(body)}.action.step.input_template",
+            "as a body its input is the item",
+            "Leave it out, unless edges lead to the node as well.",
+        )
 
 
 def _check_body(report: Report, path: str, body: NodeBody, outline: Outline) -> None:

@@ -22,7 +22,6 @@ GRAPH_FIELDS: Final = (
 )
 #: Fields of GraphNode, with dots into what they hold.
 NODE_FIELDS: Final = (
-    "action.map",
     "action.subgraph",
     "answers",
 )

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from stepgraph.v1 import task_pb2, transition_pb2
-from stepgraph_server.core.actions.messages import user_message
 from stepgraph_server.core.preparing import prepare
 from stepgraph_server.core.state import Carried, RunState, Task
-from stepgraph_server.core.step_context import PollInput, conversation_with, program_input
+from stepgraph_server.core.step_context import PollInput, program_input
 from stepgraph_server.core.templates import RenderError
 from tests.support.core_pieces import activation_of, compiled, started, state_of, succeeded, text
 
@@ -61,10 +60,3 @@ def test_only_the_process_that_holds_the_turns_is_spared_them() -> None:
 
 def _context(state: RunState, task: Task) -> transition_pb2.StepContext:
     return task_pb2.TaskInput.FromString(PollInput(task).build(state)).step
-
-
-def test_the_run_s_own_conversation_is_never_appended_to() -> None:
-    state = state_of(GRAPH)
-    assert conversation_with(state, []) is state.conversation
-    longer = conversation_with(state, [user_message("hi", "a")])
-    assert (len(longer), len(state.conversation)) == (1, 0)

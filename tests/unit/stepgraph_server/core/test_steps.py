@@ -5,7 +5,8 @@ from __future__ import annotations
 from stepgraph.v1 import event_pb2
 from stepgraph_server.core.actions.step import Done
 from stepgraph_server.core.inputs import Cancel
-from stepgraph_server.core.steps import _record_done, _recorded_done, with_answer
+from stepgraph_server.core.node_facts import recorded_done
+from stepgraph_server.core.steps import _record_done, with_answer
 from tests.support import core_reports as reports
 from tests.support.core_pieces import activation_of, compiled, json, started, text
 
@@ -16,10 +17,10 @@ def test_what_is_recorded_of_an_end_is_read_again() -> None:
     done = Done(value=text("v"), writes=(("a", json("1")), ("b", text("2")), ("gone", None)))
     fact = event_pb2.NodeCompleted()
     _record_done(fact, done)
-    assert _recorded_done(fact) == done
+    assert recorded_done(fact) == done
     empty = event_pb2.NodeCompleted()
     _record_done(empty, Done())
-    assert _recorded_done(empty) == Done()
+    assert recorded_done(empty) == Done()
 
 
 def test_an_answer_is_written_before_what_the_action_writes() -> None:

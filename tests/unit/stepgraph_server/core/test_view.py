@@ -11,7 +11,7 @@ from stepgraph_server.core.reducers import ReducerError
 from stepgraph_server.core.state import Carried, Delta
 from stepgraph_server.core.templates import Template
 from stepgraph_server.core.values import ValueNotReadable
-from stepgraph_server.core.view import View, decision_json, settle, write
+from stepgraph_server.core.view import View, decision_json, settle, updated, with_messages, write
 from tests.support.core_pieces import activation_of, compiled, json, state_of, text
 
 GRAPH = compiled(
@@ -199,3 +199,39 @@ def test_an_expression_may_go_over_all_variables() -> None:
     assert seen.evaluate(Expression.compile("size(vars)")) == 2
     assert dict(seen.bindings(Expression.compile("vars"))["vars"]) == {"x": "1", "z": "3"}  # type: ignore[call-overload]
     assert len(seen.bindings(Expression.compile("vars"))["vars"]) == 2  # type: ignore[arg-type]
+
+
+def test_an_update_changes_what_it_names_and_nothing_before_it() -> None:
+    state = state_of(GRAPH, log=json('["base"]'))
+    activation = activation_of(GRAPH, "a", Carried(paradigm="calm"))
+    activation.tools_digest = "tools"
+    update = state_pb2.StateUpdate(
+        variables={"log": text("x")},
+        delete_variables=["gone"],
+        paradigm="bold",
+        should_terminate=True,
+    )
+    update.decision.direct_answer.text = "yes"
+    update.messages.add(role=conversation_pb2.ROLE_USER)
+    carried, delta = updated(state, activation, update)
+    assert (carried.paradigm, carried.tools_digest) == ("bold", "tools")
+    assert delta.overlay == {"log": json('["base","x"]'), "gone": None}
+    assert (len(delta.messages), delta.terminate) == (1, True)
+    assert activation.carried.paradigm == "calm"
+    assert not activation.delta.writes
+
+
+def test_a_node_that_stays_out_of_the_conversation_does_so_with_its_updates_too() -> None:
+    update = state_pb2.StateUpdate()
+    update.messages.add(role=conversation_pb2.ROLE_USER)
+    _, delta = updated(state_of(GRAPH), activation_of(GRAPH, "call"), update)
+    assert not delta.messages
+
+
+def test_a_conversation_is_never_appended_to_for_a_view() -> None:
+    conversation = state_of(GRAPH).conversation
+    assert with_messages(conversation, []) is conversation
+    longer = with_messages(
+        conversation, [conversation_pb2.Message(role=conversation_pb2.ROLE_USER)]
+    )
+    assert (len(longer), len(conversation)) == (1, 0)

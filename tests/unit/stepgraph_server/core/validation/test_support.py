@@ -12,7 +12,6 @@ from tests.support.graphs import DEFAULTS, graph, problems
 @pytest.mark.parametrize(
     ("node", "field"),
     [
-        ({"action": {"map": {"items": "[1]", "body": {"program": "p"}}}}, "action.map"),
         ({"action": {"subgraph": {"graph": {"reference": "g"}}}}, "action.subgraph"),
     ],
 )
