@@ -51,7 +51,7 @@ $(STAMP): pyproject.toml requirements.lock
 	fi
 	@echo "==> installing what requirements.lock pins (about a minute the first time)"
 	@PIP_CONSTRAINT=requirements.lock PIP_BUILD_CONSTRAINT=requirements.lock \
-	  PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install --quiet -e '.[server,fast,anthropic,openai,dev]'
+	  PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install --quiet -e '.[server,prometheus,fast,anthropic,openai,dev]'
 	@touch $@
 	@echo "==> ready"
 
