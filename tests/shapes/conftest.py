@@ -1,4 +1,4 @@
-"""A stage for each test."""
+"""A stage for each test: a server whose time a test can let pass."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.shapes.stage import Stage
-from tests.support.e2e_house import house_with_server
+from stepgraph_server.app import running_server
+from tests.shapes.stage import MovableClock, Stage
+from tests.support.e2e_house import IN_PROCESS, house_at
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -15,5 +16,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 async def stage() -> AsyncIterator[Stage]:
-    async with house_with_server() as (house, _):
-        yield Stage(house, await house.client())
+    clock = MovableClock()
+    async with (
+        running_server(IN_PROCESS, clock=clock) as server,
+        house_at(server.address) as house,
+    ):
+        yield Stage(house, await house.client(), clock, server.runner.timers)

@@ -1,6 +1,6 @@
 """A stage on which the shapes in examples/shapes are played: a server in this process, and one executor that does as a script says.
 
-A script names who speaks and what they say, in turn: nodes by their id, tools by their name.
+A script names who speaks and what they say, in turn: nodes by their id, or tools and kinds of agents by their name.
 
     run = await stage.play("plan_execute", {
         "planner": {"plan": ["look", "tell"]},      # says the same whenever it is asked
@@ -16,6 +16,7 @@ the script has lines fails with SCRIPT_ENDED, and a script with lines left over 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
@@ -27,6 +28,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from stepgraph.v1.conversation_pb2 import ContentBlock, Message, TextBlock, ToolCallBlock
 from stepgraph.v1.run_pb2 import RunStatus
 from stepgraph_client import Client, Failed, TaskContext, load_graph
+from stepgraph_server.core.instants import Instant
+from stepgraph_server.engine.clock import SystemClock
 from tests.support.e2e_house import PATIENCE_S, House, history, is_durable
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from stepgraph.v1.llm_pb2 import LlmRequest
     from stepgraph.v1.run_pb2 import Run
     from stepgraph_client import Executor, RunHandle, RunState
+    from stepgraph_server.engine.timers import Timers
 
 SHAPES = Path(__file__).resolve().parents[2] / "examples" / "shapes"
 
@@ -71,8 +75,8 @@ class Prompter:
     asked: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     spoken: Counter[str] = field(default_factory=Counter)
 
-    def line(self, who: str, asked: object, *, is_model: bool = False) -> Any:
-        """Return what is said next; raise it if it is a failure."""
+    async def line(self, who: str, asked: object, *, is_model: bool = False) -> Any:
+        """Return what is said next, which may take a while; raise it if it is a failure."""
         self.asked[who].append(asked)
         count = self.spoken[who]
         self.spoken[who] += 1
@@ -84,6 +88,8 @@ class Prompter:
             line = line[count]
         if callable(line):
             line = line(asked)
+        if inspect.isawaitable(line):
+            line = await line
         if isinstance(line, Exception):
             raise line
         return json.dumps(line) if is_model and isinstance(line, dict) else line
@@ -228,13 +234,30 @@ class Live:
         )
 
 
+class MovableClock(SystemClock):
+    """The machine's clock, that a test can set ahead."""
+
+    ahead_us = 0
+
+    def now(self) -> Instant:
+        return Instant(super().now() + self.ahead_us)
+
+
 class Stage:
     """Where shapes are played."""
 
-    def __init__(self, house: House, client: Client) -> None:
+    def __init__(self, house: House, client: Client, clock: MovableClock, timers: Timers) -> None:
         self.client = client
         self._house = house
+        self._clock = clock
+        self._timers = timers
         self._count = 0
+        self._executor: Executor | None = None
+
+    def let_pass(self, seconds: float) -> None:
+        """Let time pass."""
+        self._clock.ahead_us += round(seconds * 1_000_000)
+        self._timers.clock_moved()
 
     async def play(self, name: str, script: Script, **start: Any) -> Played:
         """Play a shape to its end; for what `start` may say, see `begin`."""
@@ -269,8 +292,11 @@ class Stage:
         for other in beside:
             await self.client.register_graph(shape(other))
         all_ = [graph, *map(shape, beside)]
+        if self._executor is not None:
+            # Who was on the stage before has other lines.
+            await self._house.leave(self._executor)
         self._count += 1
-        executor = self._house.executor(f"actors{self._count}")
+        self._executor = executor = self._house.executor(f"actors{self._count}")
         _offer(executor, prompter, all_, tools, agents)
         for program, function in (programs or {}).items():
             executor.step(program)(function)
@@ -290,23 +316,25 @@ def _offer(
 
     @executor.model("*")
     async def model(request: LlmRequest, ctx: TaskContext) -> object:
-        return prompter.line(ctx.node_id, request, is_model=True)
+        return await prompter.line(ctx.node_id, request, is_model=True)
 
-    async def agent(task: str, ctx: TaskContext) -> object:
-        who = ctx.node_id if ctx.node_id in prompter.script else task
-        return prompter.line(who, task)
+    def declare_agent(kind: str) -> None:
+        @executor.agent(kind)
+        async def agent(task: str, ctx: TaskContext) -> object:
+            who = ctx.node_id if ctx.node_id in prompter.script else kind
+            return await prompter.line(who, task)
 
     kinds = {action.delegate.agent_kind for action in actions if action.HasField("delegate")}
     for kind in sorted({kind for kind in kinds if kind and "{" not in kind} | set(agents)):
-        executor.agent(kind)(agent)
+        declare_agent(kind)
 
-    def declare(name: str) -> None:
+    def declare_tool(name: str) -> None:
         @executor.tool(name=name, schema={"type": "object"})
         async def tool(args: dict[str, object], ctx: TaskContext) -> object:
             """Do as the script says."""
             who = ctx.node_id if ctx.node_id in prompter.script else name
-            return prompter.line(who, args)
+            return await prompter.line(who, args)
 
     called = {action.tool_call.tool_name for action in actions if action.HasField("tool_call")}
     for name in sorted({name for name in called if "{" not in name} | set(tools)):
-        declare(name)
+        declare_tool(name)
