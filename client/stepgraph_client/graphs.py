@@ -131,11 +131,12 @@ class Graph:
         node_id: str,
         only: Tools = True,  # noqa: FBT002  (a filter; True is its "all")
         max_concurrency: int = 0,
+        max_calls: int = 0,
         **options: Unpack[NodeOptions],
     ) -> str:
-        """Add a node that performs the calls that the model asked for."""
+        """Add a node that performs the calls that the model asked for; what is beyond `max_calls` is answered with an error."""
         action = NodeAction.RunRequestedTools(
-            filter=_tool_filter(only), max_concurrency=max_concurrency
+            filter=_tool_filter(only), max_concurrency=max_concurrency, max_calls=max_calls
         )
         return self._add(node_id, NodeAction(run_requested_tools=action), options)
 

@@ -814,8 +814,11 @@ class NodeAction(_message.Message):
 
         FILTER_FIELD_NUMBER: _builtins.int
         MAX_CONCURRENCY_FIELD_NUMBER: _builtins.int
+        MAX_CALLS_FIELD_NUMBER: _builtins.int
         max_concurrency: _builtins.int
         """How many at once. 0 means all."""
+        max_calls: _builtins.int
+        """How many are performed, in the order of the calls. Each one beyond gets an `is_error` result that says so. 0 means all."""
         @_builtins.property
         def filter(self) -> _llm_pb2.ToolFilter:
             """Which of them. Absent means all; the others are left to other nodes."""
@@ -825,10 +828,11 @@ class NodeAction(_message.Message):
             *,
             filter: _llm_pb2.ToolFilter | None = ...,
             max_concurrency: _builtins.int = ...,
+            max_calls: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "max_concurrency", b"max_concurrency"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "max_calls", b"max_calls", "max_concurrency", b"max_concurrency"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -175,6 +175,17 @@ def test_a_step_takes_its_input_and_what_it_wants_to_see() -> None:
     assert (list(step.variables), step.include_conversation) == (["v"], True)
 
 
+def test_calls_that_are_performed_have_a_filter_and_bounds() -> None:
+    g = Graph("g")
+    g.run_tools("a", ["search"], max_concurrency=2, max_calls=3)
+    action = g.build().nodes[0].action.run_requested_tools
+    assert (list(action.filter.allow), action.max_concurrency, action.max_calls) == (
+        ["search"],
+        2,
+        3,
+    )
+
+
 def test_a_map_runs_a_node_or_a_program_and_not_both() -> None:
     g = Graph("g")
     g.map("a", "vars.l", program="p", join_policy="first", max_concurrency=2, drop_failed=True)

@@ -40,8 +40,10 @@ def poll(poll: Poll) -> Step:
         return Done(decision=settled_decision(poll, performed=[]), decides=True)
     tools = poll.state.tool_sets.get(poll.view.carried.tools_digest)
     offered = tools.offered if tools is not None else {}
-    effects = tuple([_effect(call, offered) for call in calls])
-    return Await(effects, action.max_concurrency)
+    most = action.max_calls or len(calls)
+    effects = [_effect(call, offered) for call in calls[:most]]
+    effects += [_beyond(call, most) for call in calls[most:]]
+    return Await(tuple(effects), action.max_concurrency)
 
 
 def _effect(
@@ -57,6 +59,12 @@ def _effect(
         prepared=tool_input(call.name, call.args, call.id),
         call_id=call.id,
     )
+
+
+def _beyond(call: conversation_pb2.ToolCallBlock, most: int) -> Answered:
+    calls = "call is" if most == 1 else "calls are"
+    problem = f"Not performed: of one reply at most {most} such {calls}. Ask again for what is still needed."
+    return Answered(label=f"tool {call.name}", call_id=call.id, result=refused_call(problem))
 
 
 def _finish(poll: Poll) -> Step:

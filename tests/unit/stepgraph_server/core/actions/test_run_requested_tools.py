@@ -34,6 +34,29 @@ def test_a_call_of_a_tool_that_was_not_offered_is_answered_at_once() -> None:
     assert answered.result.tool.is_error
 
 
+def test_of_one_reply_no_more_calls_are_performed_than_may_be() -> None:
+    graph = compiled("nodes: [{id: a, run_requested_tools: {max_calls: 1}}]")
+    calls = [conversation_pb2.ToolCallBlock(id=id_, name="t", args="{}") for id_ in "123"]
+    decision = state_pb2.GraphDecision(
+        tool_calls=state_pb2.GraphDecision.ToolCalls(count=3, calls=calls)
+    )
+    state = state_of(graph)
+    blocks = [conversation_pb2.ContentBlock(tool_call=call) for call in calls]
+    state.conversation.append(
+        conversation_pb2.Message(role=conversation_pb2.ROLE_ASSISTANT, content=blocks)
+    )
+
+    step = poll_action(poll_of(state, "a", Carried(decision=decision)))
+
+    assert isinstance(step, Await)
+    said = [effect.result.tool.output.text for effect in step.effects]
+    assert ["no tool" in text for text in said] == [True, False, False]
+    assert [effect.call_id for effect in step.effects] == ["1", "2", "3"]
+    assert all(
+        text.startswith("Not performed: of one reply at most 1 such call is") for text in said[1:]
+    )
+
+
 def test_one_call_gives_its_output_as_the_result() -> None:
     result = task_pb2.TaskResult()
     result.tool.output.text = "found"
