@@ -1,4 +1,4 @@
-"""Scenarios of the walk, over the wire: joins below choices, parallel writes, conditions that fail, caps of loops.
+"""Scenarios of the walk, over the wire: joins below choices, races, parallel writes, fan-out, conditions that fail, caps of loops.
 
 Each once and whole; the variants stand in tests/scenarios, against the core. What needs several servers is not here.
 """
@@ -11,7 +11,17 @@ import random
 import pytest
 
 from stepgraph.v1.run_pb2 import RunStatus
-from stepgraph_client import Graph, expression, iteration_exceeds, otherwise, proceed, state_equals
+from stepgraph_client import (
+    Failed,
+    Graph,
+    TaskContext,
+    expression,
+    iteration_exceeds,
+    otherwise,
+    proceed,
+    retry,
+    state_equals,
+)
 from tests.support.e2e_house import happened, history, house_with_server, kinds
 
 COMPLETED = RunStatus.RUN_STATUS_COMPLETED
@@ -54,11 +64,92 @@ async def test_a_join_below_a_choice_runs_once_with_the_branch_that_was_taken(
     events = await history(client, run.run_id)
     state = await run.state()
 
-    nodes = [event.node_completed.node_id for event in events if event.HasField("node_completed")]
-    assert nodes == ["cond", ran, "join", "end"]
+    assert completed(events) == ["cond", ran, "join", "end"]
     assert [e.node_skipped.node_id for e in events if e.HasField("node_skipped")] in ([], [skipped])
     assert (row.status, row.result.terminal_node) == (COMPLETED, "end")
     assert state.variables["joined"] == ran
+
+
+# ---- who is first ----------------------------------------------------------------------------
+
+
+async def test_a_node_that_any_branch_enters_waits_for_all_of_a_superstep_and_ends_none(
+    house, client
+):
+    executor = house.executor("e1")
+    finish = asyncio.Event()
+
+    @executor.tool()
+    async def run(branch: str) -> str:
+        if branch == "slow":
+            await finish.wait()
+        await house.ledger.note(f"{branch} ended")
+        return branch
+
+    await house.work(executor)
+    graph = Graph("any")
+    graph.reducer("ended", "append")
+    graph.assign("start")
+    for branch in ("fast", "slow"):
+        graph.tool(branch, "run", {"branch": branch}, output="ended")
+        graph.edge("start", branch)
+        graph.edge(branch, "join")
+    graph.assign("join", join="any")
+
+    run_ = await client.start_run(graph)
+    await happened(client, run_.run_id, "task_completed")
+    finish.set()
+    row = await run_.wait()
+    events = await history(client, run_.run_id)
+
+    assert row.status == COMPLETED
+    assert house.ledger.calls == {"fast ended": 1, "slow ended": 1}
+    assert [n for n in completed(events) if n == "join"] == ["join"]
+    assert (await run_.state()).variables["ended"] == ["fast", "slow"]
+    assert "task_cancelled" not in kinds(events)
+
+
+async def test_a_race_tells_its_loser_to_stop_and_the_run_goes_on_at_once(house, client):
+    executor = house.executor("e1")
+    stopped: dict[str, str] = {}
+
+    @executor.agent("racer")
+    async def racer(task: str, ctx: TaskContext) -> str:
+        await house.ledger.note(f"{task} began")
+        if task == "slow":
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped["reason"] = ctx.cancel_reason
+                await house.ledger.note("slow stopped")
+        else:
+            await house.ledger.called("slow began")
+        return task
+
+    await house.work(executor)
+    graph = Graph("race")
+    graph.map("race", "['slow', 'fast']", body="racer", join_policy="first", output="won")
+    graph.delegate("racer", "racer", "{{item}}")
+    graph.assign("after", {"winner": "vars.won[0]"})
+    graph.edge("race", "after")
+
+    run = await client.start_run(graph)
+    row = await run.wait()
+    await house.ledger.called("slow stopped")
+    events = await history(client, run.run_id)
+
+    assert row.status == COMPLETED
+    assert (await run.state()).variables["winner"] == "fast"
+    assert stopped["reason"]
+    (cancelled,) = [e.task_cancelled for e in events if e.HasField("task_cancelled")]
+    assert "/s0/" in cancelled.task_id, "the first of the list, which is the slow one"
+    assert "task_failed" not in kinds(events)
+    assert "node_failed" not in kinds(events)
+
+
+def completed(events):
+    """Return the nodes that completed, in order."""
+    return [event.node_completed.node_id for event in events if event.HasField("node_completed")]
 
 
 # ---- parallel branches that write one variable -----------------------------------------------
@@ -157,6 +248,93 @@ async def test_two_writers_of_a_single_variable_fail_the_run_with_its_name_and_b
     assert "note" not in state.variables
     assert "count" not in state.variables, "none of the writes of that superstep was half-applied"
     assert state.variables["log"] == BRANCHES
+
+
+# ---- as wide as a list is --------------------------------------------------------------------
+
+
+async def echoing(house, *, fails_first=()):
+    """Let an executor echo items, each after a moment; some of them fail once."""
+    executor = house.executor("e1")
+    failed = set()
+
+    @executor.tool()
+    async def echo(item: object, place: int) -> object:
+        await house.ledger.begin("echo")
+        try:
+            await asyncio.sleep(0)
+            if place in fails_first and place not in failed:
+                failed.add(place)
+                raise Failed("ONCE", "the first time it fails", retryable=True)
+            return item
+        finally:
+            await house.ledger.end("echo")
+
+    await house.work(executor)
+
+
+def fan_out(cap):
+    graph = Graph("fan_out")
+    graph.map("each", "vars.items", body="echo", max_concurrency=cap, output="echoed")
+    graph.tool(
+        "echo",
+        "echo",
+        {"item": "{{item}}", "place": "{{item_index}}"},
+        retry=retry(first_delay="1ms"),
+    )
+    graph.assign("reduce", {"count": "size(vars.echoed)", "times": "1"})
+    graph.reducer("times", "sum")
+    graph.edge("each", "reduce")
+    return graph
+
+
+@pytest.mark.parametrize("cap", [1, 3, 0])
+@pytest.mark.parametrize("width", [0, 1, 7])
+async def test_work_for_a_list_of_any_width_comes_together_once_and_in_order(
+    house, client, width, cap
+):
+    await echoing(house, fails_first=(3,))
+    items = [{"n": number} for number in range(width)]
+    if width > 5:
+        items[5] = items[4]
+
+    run = await client.start_run(fan_out(cap), variables={"items": items})
+    row = await run.wait()
+    events = await history(client, run.run_id)
+
+    variables = (await run.state()).variables
+    assert row.status == COMPLETED
+    assert variables["echoed"] == items
+    assert (variables["count"], variables["times"]) == (width, 1)
+    assert completed(events).count("reduce") == 1
+    assert house.ledger.calls["echo"] == width + (width > 3)
+    if cap:
+        assert house.ledger.most["echo"] <= cap
+
+
+async def test_work_for_a_thousand_items_never_exceeds_its_cap(house, client):
+    await echoing(house)
+    items = list(range(1_000))
+
+    run = await client.start_run(fan_out(3), variables={"items": items})
+    row = await run.wait()
+
+    assert row.status == COMPLETED
+    assert (await run.state()).variables["echoed"] == items
+    assert house.ledger.calls["echo"] == 1_000
+    assert house.ledger.most["echo"] == 3
+
+
+async def test_a_list_that_is_too_long_fails_before_any_of_its_work_starts(house, client):
+    await echoing(house)
+
+    run = await client.start_run(fan_out(0), variables={"items": list(range(10_001))})
+    row = await run.wait()
+
+    assert (row.status, row.failure.code) == (FAILED, "FAN_OUT_LIMIT")
+    assert "10001" in row.failure.message
+    assert "10000" in row.failure.message
+    assert house.ledger.calls["echo"] == 0
 
 
 # ---- conditions that fail, and none that holds -----------------------------------------------
