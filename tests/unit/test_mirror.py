@@ -6,7 +6,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = ROOT / "tests" / "unit"
-SOURCES = (ROOT / "server" / "stepgraph_server", ROOT / "client" / "stepgraph_client")
+SOURCES = (
+    ROOT / "server" / "stepgraph_server",
+    ROOT / "client" / "stepgraph_client",
+    ROOT / "client" / "stepgraph_testing",
+)
 # `__init__` re-exports, `__main__` starts; neither holds anything to test by itself.
 NO_TESTS_OF_THEIR_OWN = {"__init__", "__main__"}
 
