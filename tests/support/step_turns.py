@@ -13,7 +13,9 @@ from stepgraph_client.task_results import text_block
 from stepgraph_client.values import to_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+    from stepgraph.v1 import conversation_pb2
 
 Result = transition_pb2.EffectResult
 PROGRAM = "p"
@@ -28,7 +30,7 @@ class StepPolls:
         *,
         given: object = None,
         variables: Mapping[str, object] | None = None,
-        conversation=(),
+        conversation: Sequence[conversation_pb2.Message] = (),
         run_id: str = "r",
     ) -> None:
         self._call = call
