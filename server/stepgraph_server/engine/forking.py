@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from stepgraph_server.storage.records import RunRecord, StoredBatch
 
 
+#: What the field can say. A limit that is as high as this is counted on from there no further.
+_MOST_ITERATIONS = 2**32 - 1
+
+
 class _Source(NamedTuple):
     """The run that is forked, and the state at the event where it is."""
 
@@ -212,7 +216,7 @@ class Forker:
         if limit is None and state.time_limit_at is not None:
             limit = Span(state.time_limit_at - state.started_at)
         before = state.max_iterations - state.forked_at_iteration
-        forked.max_iterations = state.iterations + (cap or before)
+        forked.max_iterations = min(state.iterations + (cap or before), _MOST_ITERATIONS)
         forked.token_limit = tokens
         if limit:
             forked.time_limit_time.CopyFrom(to_timestamp(after(self._clock.now(), limit)))

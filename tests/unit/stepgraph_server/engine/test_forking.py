@@ -211,3 +211,18 @@ async def test_only_what_failed_can_be_retried():
         await it.settle()
         with pytest.raises(Refused, match="is CANCELLED"):
             await retry(it)
+
+
+@in_virtual_time
+async def test_the_highest_limit_stays_one_that_can_be_said():
+    """Counted on from where the fork begins, it would be more than its field holds."""
+    async with rig() as it:
+        await Executor(it, script=failed).connect()
+        await it.start(work(retry={"max_tries": 1}), max_iterations=2**32 - 1)
+        assert await it.settle() == "FAILED"
+        await retry(it)
+        await fork(it, sequence=3, max_iterations=2**32 - 1)
+        for run_id in ("again", "f1"):
+            await it.settle(run_id)
+            forked = next(e.run_forked for e in it.store.events(run_id) if e.HasField("run_forked"))
+            assert forked.max_iterations == 2**32 - 1
