@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+
 from hypothesis import settings
+
+# A shell has what it starts in its background ignore SIGINT, and all that is started from there inherits that:
+# commands that are tested with Ctrl-C would never end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Derandomized: a red run is red again, here and in CI. `--hypothesis-profile=search` looks for new
 # counterexamples. No deadline: the time of one example says more about the machine than the code.
