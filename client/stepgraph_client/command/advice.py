@@ -25,7 +25,7 @@ _BY_REASON: Mapping[str, str] = {
     "RUN_NOT_ENDED": "`{command} runs get {run_id}` shows where it stands.",
     "INTERRUPT_ANSWERED": "`{command} interrupts get {interrupt_id}` shows the answer that counts.",
     "INTERRUPT_CLOSED": "`{command} runs history {run_id}` shows how the run went on.",
-    "SEQUENCE_OUT_OF_RANGE": "`{command} runs get {run_id}` shows how many events there are.",
+    "SEQUENCE_OUT_OF_RANGE": "`{command} runs history {run_id}` shows the events.",
     "RUN_QUARANTINED": "The server's log says why it can't read the run's journal; nothing acts on the run meanwhile.",
     "OVERLOADED": "Try again in a moment.",
 }

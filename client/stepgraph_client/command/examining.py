@@ -17,6 +17,7 @@ from stepgraph_client.command.output import (
     output_option,
     plain,
 )
+from stepgraph_client.command.parameters import AFTER, EVENT
 from stepgraph_client.command.picture import seconds_of
 from stepgraph_client.command.tree import Verb
 from stepgraph_client.errors import failure_text
@@ -50,20 +51,20 @@ _ROLES = {1: "system", 2: "user", 3: "assistant", 4: "tool"}
 @click.option(
     "--at",
     "sequence",
-    default=0,
-    type=click.IntRange(min=0),
+    type=EVENT,
+    metavar="EVENT",
     help="After this event; after the last one, if not given.",
 )
 @click.option("--var", "name", default="", metavar="NAME", help="Only this variable, all of it.")
 @output_option(*PLAIN_FORMS)
 @click.pass_obj
 def state_command(
-    settings: Settings, run_id: str, sequence: int, name: str, *, out: Output
+    settings: Settings, run_id: str, sequence: int | None, name: str, *, out: Output
 ) -> None:
     """Show a run's variables and conversation, now or after any event."""
 
     async def work(client: Client) -> RunState:
-        return await client.state(run_id, sequence)
+        return await client.state(run_id, sequence or 0)
 
     found = perform(settings, work)
     if name:
@@ -120,7 +121,7 @@ _KINDS = tuple(field.name for field in RunEvent.DESCRIPTOR.oneofs_by_name["kind"
 
 @click.command("history", cls=Verb)
 @click.argument("run_id", shell_complete=complete_run)
-@click.option("--after", default=0, type=click.IntRange(min=0), help="Only events after this one.")
+@click.option("--after", default=0, type=AFTER, metavar="EVENT", help="Only events after this one.")
 @click.option(
     "--kind",
     "kinds",
@@ -221,7 +222,9 @@ def explain_command(settings: Settings, run_id: str, *, out: Output) -> None:
 
 
 def _print_wait(wait: Wait, settings: Settings, out: Output) -> None:
-    out.text(f"{wait.task_id}: {wait.description}", "bold")
+    # A pause or a start that is delayed is of the run, not of a task.
+    where = f"{wait.task_id}: " if wait.task_id else ""
+    out.text(f"{where}{wait.description}", "bold")
     wanted = requirement_text(wait.requirement) if wait.HasField("requirement") else ""
     question = wait.question
     asked = f"{question_text(question)}; see `{settings.command} interrupts get {question.interrupt_id}`"

@@ -46,6 +46,14 @@ class CommandGroup(VerbGroup):
             return _loaded(entry)
         return None
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read what was typed; everything that is sent is UTF-8, so what is not is refused before anything begins."""
+        for text in args:
+            if not _is_utf8(text):
+                message = f"{os.fsencode(text)!r} is not UTF-8"
+                raise click.UsageError(message, ctx)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; an option of all commands that a command of another package does not know is told where it goes."""
         try:
@@ -109,6 +117,11 @@ for _command in (
 def main() -> None:
     """Run the command line; it ends the process."""
     stepgraph(prog_name="stepgraph")
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether the bytes that were typed are; Python has those that are not as surrogates."""
+    return not any("\ud800" <= each <= "\udfff" for each in text)
 
 
 def _loaded(entry: EntryPoint) -> click.Command:

@@ -29,6 +29,12 @@ _SUFFIXES = {".yaml", ".yml", ".json"}
 GRPC_SCHEMES = {"dns", "ipv4", "ipv6", "unix", "unix-abstract", "vsock", "xds"}
 _MAX_PORT = 65_535
 
+# What fits into the fields of the schema. A range makes click say what was expected, and of which option.
+EVENT = click.IntRange(1, 2**32 - 1)
+AFTER = click.IntRange(0, 2**32 - 1)
+SUPERSTEPS = click.IntRange(1, 2**32 - 1)
+TOKENS = click.IntRange(0, 2**63 - 1)
+
 
 def server_address(text: str) -> str:
     """Read where a server is: `HOST:PORT`, or a name of gRPC's own such as `unix:/run/stepgraph.sock` or `dns:///host:7233`."""
@@ -158,7 +164,9 @@ def given_graph(name: str) -> GivenGraph:
         CommandError: the file is no graph.
     """
     path = Path(name)
-    if path.suffix.lower() in _SUFFIXES or path.is_file():
+    # No name of a graph has a slash or begins with a dot.
+    looks_like_a_file = path.suffix.lower() in _SUFFIXES or "/" in name or name.startswith(".")
+    if looks_like_a_file or path.is_file():
         try:
             loaded = load_graph(path)
         except GraphFileError as error:

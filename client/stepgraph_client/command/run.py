@@ -11,6 +11,8 @@ from stepgraph_client.command.completing import complete_graph, complete_run
 from stepgraph_client.command.following import Follow, follow
 from stepgraph_client.command.output import STREAM_FORMS, Form, Output, output_option
 from stepgraph_client.command.parameters import (
+    SUPERSTEPS,
+    TOKENS,
     GivenGraph,
     given_graph,
     json_value,
@@ -42,7 +44,7 @@ class _Options(TypedDict):
     selector: tuple[tuple[str, str], ...]
     run_id: str
     continue_from: str
-    max_iterations: int
+    max_iterations: int | None
     token_limit: int
     time_limit: str | None
     delay: str | None
@@ -84,8 +86,15 @@ class _Options(TypedDict):
     shell_complete=complete_run,
     help="Go on from a run's end.",
 )
-@click.option("--max-iterations", default=0, help="The most supersteps.")
-@click.option("--token-limit", default=0, help="The most tokens.")
+@click.option(
+    "--max-iterations",
+    type=SUPERSTEPS,
+    metavar="N",
+    help="The most supersteps; as the graph says, if not given.",
+)
+@click.option(
+    "--token-limit", type=TOKENS, default=0, metavar="N", help="The most tokens; 0 is no limit."
+)
 @click.option(
     "--time-limit", type=span, metavar="DURATION", help="How long it may take, such as 10m."
 )
@@ -163,7 +172,7 @@ def _run_options(options: _Options) -> RunOptions:
         "labels": dict(options["labels"]),
         "selector": dict(options["selector"]),
         "run_id": options["run_id"],
-        "max_iterations": options["max_iterations"],
+        "max_iterations": options["max_iterations"] or 0,
         "token_limit": options["token_limit"],
     }
     if options["input_text"] is not None:

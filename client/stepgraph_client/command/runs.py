@@ -18,7 +18,7 @@ from stepgraph_client.command.output import (
     Output,
     output_option,
 )
-from stepgraph_client.command.parameters import moment, pair, seconds, status_names
+from stepgraph_client.command.parameters import AFTER, moment, pair, seconds, status_names
 from stepgraph_client.command.steering import STEERING
 from stepgraph_client.command.tree import VerbGroup
 from stepgraph_client.errors import failure_text
@@ -228,7 +228,7 @@ class _WatchOptions(TypedDict):
 
 @runs_group.command("watch")
 @click.argument("run_id", required=False, default="", shell_complete=complete_run)
-@click.option("--after", default=0, type=click.IntRange(min=0), help="Only events after this one.")
+@click.option("--after", default=0, type=AFTER, metavar="EVENT", help="Only events after this one.")
 @click.option("--history", is_flag=True, help="Stop at what has happened so far.")
 @click.option("--tree", is_flag=True, help="Watch the child runs of RUN_ID as well.")
 @click.option("--all", "every", is_flag=True, help="Watch all runs, from now on.")

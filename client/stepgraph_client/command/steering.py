@@ -13,7 +13,16 @@ from stepgraph_client.changes import another_answer, another_result, another_sta
 from stepgraph_client.command.calling import Settings, perform
 from stepgraph_client.command.completing import complete_graph, complete_run
 from stepgraph_client.command.output import ITEM_FORMS, Output, output_option
-from stepgraph_client.command.parameters import json_value, pair, reply_to, span, variable
+from stepgraph_client.command.parameters import (
+    EVENT,
+    SUPERSTEPS,
+    TOKENS,
+    json_value,
+    pair,
+    reply_to,
+    span,
+    variable,
+)
 from stepgraph_client.command.tree import Verb
 from stepgraph_client.requests import status_name
 
@@ -117,7 +126,7 @@ def retry(settings: Settings, run_id: str, new_run_id: str, *, out: Output) -> N
 
 class _ForkOptions(TypedDict):
     run_id: str
-    sequence: int
+    sequence: int | None
     new_run_id: str
     graph: str
     variables: tuple[tuple[str, Value], ...]
@@ -125,7 +134,7 @@ class _ForkOptions(TypedDict):
     answers: tuple[tuple[str, str], ...]
     results: tuple[tuple[str, str], ...]
     labels: tuple[tuple[str, str], ...]
-    max_iterations: int
+    max_iterations: int | None
     token_limit: int | None
     time_limit: str | None
 
@@ -135,8 +144,8 @@ class _ForkOptions(TypedDict):
 @click.option(
     "--at",
     "sequence",
-    default=0,
-    type=click.IntRange(min=0),
+    type=EVENT,
+    metavar="EVENT",
     help="The last event to keep, which `runs history` shows; all, if not given.",
 )
 @click.option("--run-id", "new_run_id", default="", help="The new run's id.")
@@ -181,8 +190,18 @@ class _ForkOptions(TypedDict):
 @click.option(
     "--label", "labels", type=pair, multiple=True, metavar="NAME=VALUE", help="In place of the old."
 )
-@click.option("--max-iterations", default=0, help="The most supersteps; as before, if not given.")
-@click.option("--token-limit", type=int, help="The most tokens; as before, if not given.")
+@click.option(
+    "--max-iterations",
+    type=SUPERSTEPS,
+    metavar="N",
+    help="The most supersteps from there on; as before, if not given.",
+)
+@click.option(
+    "--token-limit",
+    type=TOKENS,
+    metavar="N",
+    help="The most tokens, 0 is no limit; as before, if not given.",
+)
 @click.option("--time-limit", type=span, metavar="DURATION", help="How long it may take.")
 @output_option(*ITEM_FORMS)
 @click.pass_obj
@@ -198,11 +217,11 @@ def fork(settings: Settings, /, *, out: Output, **given: Unpack[_ForkOptions]) -
 
 def _fork_options(given: _ForkOptions) -> ForkOptions:
     built: ForkOptions = {
-        "sequence": given["sequence"],
+        "sequence": given["sequence"] or 0,
         "new_run_id": given["new_run_id"],
         "graph": given["graph"],
         "labels": dict(given["labels"]),
-        "max_iterations": given["max_iterations"],
+        "max_iterations": given["max_iterations"] or 0,
         "changes": _changes(given),
     }
     if given["token_limit"] is not None:

@@ -105,6 +105,18 @@ def test_a_kind_that_does_not_exist_is_typed_wrongly(run, walked) -> None:
     assert "no events of r fit" in run("runs", "history", "r", "--node", "nope").err
 
 
+def test_what_a_run_itself_waits_for_names_no_task(capsys) -> None:
+    """A pause, say, or a start that is delayed."""
+    _print_wait(Wait(description="is paused"), Settings(), Output())
+    assert capsys.readouterr().out == "is paused\n"
+
+
+def test_an_event_is_a_number_that_there_can_be(run, one) -> None:
+    """0 would mean the last one, which nobody means who types it."""
+    assert "0 is not in the range 1<=x<=4294967295" in run("runs", "state", "r", "--at", "0").err
+    assert run("runs", "history", "r", "--after", str(2**32)).code == 2
+
+
 def test_a_question_that_is_waited_for_comes_with_how_to_see_it(capsys) -> None:
     wait = Wait(task_id="4/ask", description="waits for a person")
     wait.question.interrupt_id = "q"

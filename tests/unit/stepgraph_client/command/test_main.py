@@ -45,6 +45,14 @@ def test_a_verb_that_does_not_exist_is_typed_wrongly(run) -> None:
     assert "there is no command 'interupts'; did you mean interrupts?" in ended.err
 
 
+@pytest.mark.parametrize("words", [("runs", "get"), ("run", "react", "--input"), ()])
+def test_what_is_no_text_is_typed_wrongly(run, words) -> None:
+    """Bytes that are not UTF-8 come as surrogates, and nothing could be sent with them."""
+    ended = run(*words, "a\udcff")
+    assert ended.code == 2
+    assert "b'a\\xff' is not UTF-8" in ended.err
+
+
 def test_commands_of_other_packages_are_found(run, monkeypatch) -> None:
     entry = EntryPoint("hello", f"{__name__}:hello", main.PLUGINS)
     monkeypatch.setattr(EntryPoint, "load", lambda _self: hello)

@@ -63,8 +63,11 @@ def test_a_graph_is_a_file_if_it_looks_like_one_or_is_there(tmp_path) -> None:
     assert given.definition is not None
     assert given.definition.name == "g"
     assert given_graph("react@3").definition is None
-    with pytest.raises(FileError, match="No such file"):
-        given_graph("missing.yaml")
+    for missing in ("missing.yaml", "graphs/missing", "./missing", "../missing"):
+        with pytest.raises(FileError, match="No such file"):
+            given_graph(missing)
+    with pytest.raises(FileError, match="Is a directory"):
+        given_graph(".")
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,14 @@ def test_everything_that_can_be_said_arrives(run, server) -> None:
     assert request.delay.seconds == 5
 
 
+@pytest.mark.parametrize("words", [("--max-iterations", "0"), ("--token-limit", str(2**63))])
+def test_a_limit_that_does_not_fit_is_told_with_what_would(run, server, words) -> None:
+    ended = run("run", "react", *words)
+    assert ended.code == 2
+    assert f"'{words[0]}': {words[1]} is not in the range" in ended.err
+    assert not server.requests["StartRun"]
+
+
 def test_a_script_gets_the_id_and_nothing_else(run) -> None:
     """The same as --detach; the hint for people goes elsewhere."""
     ended = run("run", "react", "-o", "ids", "--run-id", "mine")

@@ -100,6 +100,9 @@ def test_a_fork_may_have_another_result(run, server, one, tmp_path) -> None:
         (("fork", "r", "--result", "t={"), "this is no stepgraph.v1.TaskResult"),
         (("fork", "r", "--result", "t=@/nowhere"), "/nowhere can't be read"),
         (("signal", "r", "go", "--text", "a", "--payload", "1"), "not both"),
+        (("fork", "r", "--at", "0"), "'--at': 0 is not in the range 1<=x<=4294967295"),
+        (("fork", "r", "--max-iterations", "-1"), "'--max-iterations': -1 is not in the range"),
+        (("fork", "r", "--token-limit", "-1"), "'--token-limit': -1 is not in the range"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
