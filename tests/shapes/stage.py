@@ -74,10 +74,12 @@ class Prompter:
     script: Script
     asked: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     spoken: Counter[str] = field(default_factory=Counter)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def line(self, who: str, asked: object, *, is_model: bool = False) -> Any:
         """Return what is said next, which may take a while; raise it if it is a failure."""
         self.asked[who].append(asked)
+        self.changed.set()
         count = self.spoken[who]
         self.spoken[who] += 1
         line = self.script.get(who, [])
@@ -143,7 +145,7 @@ class Played:
     @property
     def counts(self) -> dict[str, int]:
         """How often each node, or tool, was asked."""
-        return {who: len(asked) for who, asked in self.asked.items()}
+        return {who: len(asked) for who, asked in self.asked.items() if asked}
 
     @property
     def conversation(self) -> list[str]:
@@ -212,6 +214,13 @@ class Live:
         question = await self.question()
         await self.client.answer(question.interrupt_id, answer, answered_by="test")
         return question
+
+    async def called(self, who: str, count: int = 1) -> None:
+        """Return once somebody was asked so often."""
+        async with asyncio.timeout(PATIENCE_S):
+            while len(self.prompter.asked[who]) < count:
+                self.prompter.changed.clear()
+                await self.prompter.changed.wait()
 
     async def signal(self, name: str, payload: object = None, *, correlation: str = "") -> None:
         """Send a signal."""
