@@ -318,10 +318,9 @@ def _placeholder(content: str, position: int) -> Placeholder:
     if not written:
         raise TemplateError(message="the placeholder is empty", position=position)
     if not _NAME.fullmatch(written):
-        raise TemplateError(
-            message=f"{content[:40]!r} is not a name ({{{{{{{{ is a literal {{{{)",
-            position=position,
-        )
+        # What is known from other languages first: it reads like a mistake in the name, and is one in the brackets.
+        hint = "an item of a list is name.0" if "[" in written else "{{{{ is a literal {{"
+        raise TemplateError(message=f"{content[:40]!r} is not a name ({hint})", position=position)
     readings = tuple(_readings(written))
     if not readings:
         raise TemplateError(

@@ -124,6 +124,8 @@ def test_a_number_that_is_put_in_keeps_its_spelling() -> None:
         ("{{name}", "never closed", 0),
         ("a{{}}", "empty", 1),
         ("{{ ? }}", "empty", 0),
+        ("{{items[0].price}}", "an item of a list is name.0", 0),
+        ("{{a b}}", "{{{{ is a literal {{", 0),
         ("{{1a}}", "'1a' is not a name", 0),
         ("{{{name}}}", "'{name' is not a name", 0),
         ("{{a b}}", "is not a name", 0),
