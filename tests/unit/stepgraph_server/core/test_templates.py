@@ -136,7 +136,7 @@ def test_a_number_that_is_put_in_keeps_its_spelling() -> None:
         ("{{a}}" * 1_001, "more than 1000 placeholders", 5_000),
         ("x" * 262_145, "more than 262144 characters", 0),
     ],
-    ids=range(13),
+    ids=range(15),
 )
 def test_a_broken_template_says_where(text: str, message: str, position: int) -> None:
     with pytest.raises(TemplateError, match=message) as caught:
