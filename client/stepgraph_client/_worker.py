@@ -126,7 +126,9 @@ class Worker:
             else:
                 self._set_failed(outcome, work, error)
             data = outcome.SerializeToString()
-        except Exception as error:  # noqa: BLE001  # any exception of a user's function is a failure of its task
+        # Any exception of a user's function is a failure of its task. SystemExit too: a library that parses a command line, say,
+        # raises it where it gives up, and all other work of this process would go with it.
+        except (Exception, SystemExit) as error:  # noqa: BLE001
             self._set_failed(outcome, work, error)
             data = outcome.SerializeToString()
         self._session.finish(attempt, data)

@@ -205,6 +205,18 @@ class TestEnding:
         assert record.exc_info
         assert "private prompt" not in caplog.text
 
+    @pytest.mark.parametrize("is_async", [False, True])
+    async def test_a_function_that_would_end_the_process_fails_alone(self, desk, is_async):
+        def leave(task):
+            raise SystemExit(3)
+
+        async def leave_the_loop(task):
+            raise SystemExit(3)
+
+        desk.agent(leave_the_loop if is_async else leave)
+        failure = (await desk.do(agent())).failed.failure
+        assert (failure.code, failure.message) == ("EXECUTOR_ERROR", "SystemExit: 3")
+
     async def test_what_was_returned_in_vain_is_a_failure(self, desk):
         desk.functions.add_condition("c", lambda: "maybe")
         outcome = await desk.do(Input(condition=Input.Condition(name="c")))
