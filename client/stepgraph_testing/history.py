@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, SupportsIndex, TypeAlias, overload
 
 from stepgraph.v1 import event_pb2
 
@@ -27,6 +27,20 @@ class Path(tuple[str, ...]):
 
     def __eq__(self, other: object) -> bool:
         return tuple(self) == tuple(other) if isinstance(other, list | tuple) else False
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Path: ...
+
+    def __getitem__(self, index: SupportsIndex | slice) -> str | Path:
+        """Return a node, or a part of the way, which is a path too: `assert run.path[-2:] == ["act", "answer"]`."""
+        return (
+            Path(super().__getitem__(index))
+            if isinstance(index, slice)
+            else super().__getitem__(index)
+        )
 
     def __hash__(self) -> int:
         return super().__hash__()
@@ -197,7 +211,9 @@ def _tasks(events: Sequence[event_pb2.RunEvent]) -> dict[str, TaskSeen]:
             )
         elif kind is not None and kind.startswith("task_"):
             task_id: str = getattr(event, kind).task_id
-            tasks[task_id] = _after(tasks[task_id], event)
+            # What the server answers by itself (the poll of a Map, a call that can't run) was never scheduled: nobody worked on it.
+            if task_id in tasks:
+                tasks[task_id] = _after(tasks[task_id], event)
     return tasks
 
 

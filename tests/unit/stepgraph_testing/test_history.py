@@ -37,9 +37,23 @@ def test_a_path_is_compared_with_lists():
     assert path == ("a", "b", "c")
     assert path != ["a"]
     assert path != "abc"
+    assert (path[-1], path[-2:]) == ("c", ["b", "c"])
+    assert isinstance(path[1:], Path)
     assert repr(path) == "a → b → c"
     assert repr(Path()) == "(no node)"
     assert hash(path) == hash(Path(("a", "b", "c")))
+
+
+def test_what_the_server_answers_by_itself_is_no_task():
+    """Nobody worked on it: the poll of a Map, a call of a tool that does not exist."""
+    seen = history(
+        STARTED,
+        {"taskCompleted": {"taskId": "1/a/t0/poll"}},
+        scheduled("1/a/t0/s0/t0/e0"),
+        {"taskCompleted": {"taskId": "1/a/t0/s0/t0/e0", "attempt": 1}},
+    )
+    assert [task.task_id for task in seen.tasks] == ["1/a/t0/s0/t0/e0"]
+    assert "1/a/t0/poll" not in seen.story()
 
 
 def test_tasks_know_their_attempts_and_their_end():
