@@ -1,4 +1,4 @@
-"""A stage for each test: a server whose time a test can let pass."""
+"""A stage for each test."""
 
 from __future__ import annotations
 
@@ -6,19 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stepgraph_server.app import running_server
-from tests.shapes.stage import MovableClock, Stage
-from tests.support.e2e_house import IN_PROCESS, house_at
+from tests.shapes.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from stepgraph_testing import Workbench
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
-    clock = MovableClock()
-    async with (
-        running_server(IN_PROCESS, clock=clock) as server,
-        house_at(server.address) as house,
-    ):
-        yield Stage(house, await house.client(), clock, server.runner.timers)
+def stage(workbench: Workbench) -> Stage:
+    return Stage(workbench)

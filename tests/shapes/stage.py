@@ -1,4 +1,4 @@
-"""A stage on which the shapes in examples/shapes are played: a server in this process, and one executor that does as a script says.
+"""A stage on which the shapes in examples/shapes are played: a workbench, whose executor does as a script says.
 
 A script names who speaks and what they say, in turn: nodes by their id, or tools and kinds of agents by their name.
 
@@ -18,30 +18,29 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import pathlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from stepgraph.v1.conversation_pb2 import ContentBlock, Message, TextBlock, ToolCallBlock
+from stepgraph.v1.event_pb2 import EdgeVerdict
 from stepgraph.v1.run_pb2 import RunStatus
-from stepgraph_client import Client, Failed, TaskContext, load_graph
-from stepgraph_server.core.instants import Instant
-from stepgraph_server.engine.clock import SystemClock
-from tests.support.e2e_house import PATIENCE_S, House, history, is_durable
+from stepgraph_client import Failed, TaskContext, load_graph
+from stepgraph_testing import Path
 
 if TYPE_CHECKING:
-    from stepgraph.v1.event_pb2 import RunEvent
+    from stepgraph.v1.conversation_pb2 import Message
+    from stepgraph.v1.event_pb2 import NodeCompleted
     from stepgraph.v1.graph_pb2 import StateGraph
     from stepgraph.v1.interrupt_pb2 import Interrupt, InterruptAnswer
     from stepgraph.v1.llm_pb2 import LlmRequest
     from stepgraph.v1.run_pb2 import Run
-    from stepgraph_client import Executor, RunHandle, RunState
-    from stepgraph_server.engine.timers import Timers
+    from stepgraph_testing import BenchRun, Workbench
 
-SHAPES = Path(__file__).resolve().parents[2] / "examples" / "shapes"
+PATIENCE_S = 20.0
+SHAPES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "shapes"
 
 #: A line, a list of lines, or a function of what was asked.
 Lines: TypeAlias = Any
@@ -51,14 +50,6 @@ Script: TypeAlias = Mapping[str, Lines]
 def shape(name: str) -> StateGraph:
     """Read one of the shapes."""
     return load_graph(SHAPES / f"{name}.yaml").graph
-
-
-def calls(*wanted: tuple[str, dict[str, object]], text: str = "") -> Message:
-    """Return a reply that asks for tools: `calls(("search", {"q": "x"}))`."""
-    blocks = [ContentBlock(text=TextBlock(text=text))] if text else []
-    for name, args in wanted:
-        blocks.append(ContentBlock(tool_call=ToolCallBlock(name=name, args=json.dumps(args))))
-    return Message(content=blocks)
 
 
 def fails(code: str, *, retryable: bool = False) -> Failed:
@@ -74,12 +65,10 @@ class Prompter:
     script: Script
     asked: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     spoken: Counter[str] = field(default_factory=Counter)
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def line(self, who: str, asked: object, *, is_model: bool = False) -> Any:
         """Return what is said next, which may take a while; raise it if it is a failure."""
         self.asked[who].append(asked)
-        self.changed.set()
         count = self.spoken[who]
         self.spoken[who] += 1
         line = self.script.get(who, [])
@@ -107,40 +96,45 @@ class Played:
     """A run that is over.
 
     Attributes:
-        path: The supersteps, each the nodes that ran in it, in node-id order with a space between.
-        end: The terminal node; "" if it did not end at one.
+        row: What is listed of it.
         asked: What each node, or tool, was asked.
     """
 
-    handle: RunHandle
-    events: list[RunEvent]
-    state: RunState
+    run: BenchRun
+    row: Run
     asked: Mapping[str, list[Any]]
 
     @property
-    def path(self) -> list[str]:
-        steps = [e.superstep_started for e in self.events if e.HasField("superstep_started")]
-        return [" ".join(step.nodes) for step in steps]
+    def run_id(self) -> str:
+        return self.run.run_id
+
+    @property
+    def path(self) -> Path:
+        """The supersteps, each the nodes that ran in it, in node-id order with a space between."""
+        steps = [event.superstep_started for event in self.run.history.of("superstep_started")]
+        return Path(" ".join(step.nodes) for step in steps)
 
     @property
     def status(self) -> str:
-        return status_name(self.handle.run)
+        return status_name(self.row)
 
     @property
     def end(self) -> str:
-        return self.handle.run.result.terminal_node
+        """The terminal node; "" if it did not end at one."""
+        return self.row.result.terminal_node
 
     @property
     def failure(self) -> str:
-        return self.handle.run.failure.code
+        """The code of its failure; "" if it did not fail."""
+        return self.row.failure.code
 
     @property
-    def variables(self) -> dict[str, Any]:
-        return self.state.variables
+    def variables(self) -> Mapping[str, Any]:
+        return self.run.variables
 
     @property
     def skipped(self) -> set[str]:
-        return {e.node_skipped.node_id for e in self.events if e.HasField("node_skipped")}
+        return {event.node_skipped.node_id for event in self.run.history.of("node_skipped")}
 
     @property
     def counts(self) -> dict[str, int]:
@@ -150,12 +144,14 @@ class Played:
     @property
     def conversation(self) -> list[str]:
         """The messages, as `role: text`."""
-        return [said(message) for message in self.state.state.conversation.messages]
+        return [said(message) for message in self.run.messages]
 
     def followed(self, edge: str) -> int:
         """Return how often an edge was followed."""
-        outcomes = [o for e in self.events for o in (*e.node_completed.edges, *e.node_failed.edges)]
-        return [o.edge_id for o in outcomes if o.verdict == 1].count(edge)
+        ended = [(*e.node_completed.edges, *e.node_failed.edges) for e in self.run.history]
+        outcomes = [outcome for edges in ended for outcome in edges]
+        followed = [o.edge_id for o in outcomes if o.verdict == EdgeVerdict.EDGE_VERDICT_FOLLOWED]
+        return followed.count(edge)
 
 
 def status_name(run: Run) -> str:
@@ -188,85 +184,56 @@ def _text(blocks: Any) -> str:
 class Live:
     """A run that is under way: to be answered, signalled, cancelled."""
 
-    def __init__(self, client: Client, handle: RunHandle, prompter: Prompter) -> None:
-        self.client = client
-        self.handle = handle
+    def __init__(self, bench: Workbench, run: BenchRun, prompter: Prompter) -> None:
+        self.run = run
+        self.client = bench.client
         self.prompter = prompter
-        self._seen = 0
+        self.question = run.question
+        self.signal = run.signal
 
-    async def until(self, kind: str) -> RunEvent:
-        """Return the next event of a kind that was not returned before."""
-        async with asyncio.timeout(PATIENCE_S), aclosing(self.handle.events(self._seen)) as events:
-            async for event in events:
-                if is_durable(event):
-                    self._seen = event.sequence
-                    if event.WhichOneof("kind") == kind:
-                        return event
-        message = f"the run ended without another {kind}: {self.handle.run}"
-        raise AssertionError(message)
-
-    async def question(self) -> Interrupt:
-        """Return the next question, once it is asked."""
-        return (await self.until("interrupt_opened")).interrupt_opened.question
-
-    async def answer(self, answer: InterruptAnswer) -> Interrupt:
+    async def answer(self, answer: InterruptAnswer, node_id: str = "") -> Interrupt:
         """Answer the next question; return it."""
-        question = await self.question()
-        await self.client.answer(question.interrupt_id, answer, answered_by="test")
+        question = await self.run.question(node_id)
+        await self.run.answer(answer, node_id=node_id)
         return question
 
     async def called(self, who: str, count: int = 1) -> None:
         """Return once somebody was asked so often."""
-        async with asyncio.timeout(PATIENCE_S):
-            while len(self.prompter.asked[who]) < count:
-                self.prompter.changed.clear()
-                await self.prompter.changed.wait()
+        await self.run.reached(lambda _: len(self.prompter.asked[who]) >= count, f"to ask {who}")
 
-    async def signal(self, name: str, payload: object = None, *, correlation: str = "") -> None:
-        """Send a signal."""
-        await self.client.signal(self.handle.run_id, name, payload, correlation=correlation)
+    async def completed(self, node_id: str) -> NodeCompleted:
+        """Return how a node ended, as whoever watches the run sees it, at once."""
+        async with asyncio.timeout(PATIENCE_S), aclosing(self.run.handle.events()) as events:
+            async for event in events:
+                if event.WhichOneof("kind") == "node_completed":
+                    node: NodeCompleted = event.node_completed
+                    if node.node_id == node_id:
+                        return node
+        raise AssertionError(self.run)
 
     async def status(self) -> str:
         """Return its status, as it is now."""
-        return status_name(await self.client.get_run(self.handle.run_id))
+        return status_name(await self.client.get_run(self.run.run_id))
 
     async def over(self) -> Played:
-        """Return the run once it is over, with nothing of the script left."""
-        async with asyncio.timeout(PATIENCE_S):
-            await self.handle.wait()
+        """Return the run once it is over, with nothing of the script left. Waits take no time."""
+        await self.run.finished()
         assert not self.prompter.left(), f"lines that nobody asked for: {self.prompter.left()}"
         return Played(
-            handle=self.handle,
-            events=await history(self.client, self.handle.run_id),
-            state=await self.handle.state(),
+            run=self.run,
+            row=await self.client.get_run(self.run.run_id),
             asked=self.prompter.asked,
         )
 
 
-class MovableClock(SystemClock):
-    """The machine's clock, that a test can set ahead."""
-
-    ahead_us = 0
-
-    def now(self) -> Instant:
-        return Instant(super().now() + self.ahead_us)
-
-
 class Stage:
-    """Where shapes are played."""
+    """Where shapes are played, one after the other."""
 
-    def __init__(self, house: House, client: Client, clock: MovableClock, timers: Timers) -> None:
-        self.client = client
-        self._house = house
-        self._clock = clock
-        self._timers = timers
-        self._count = 0
-        self._executor: Executor | None = None
-
-    def let_pass(self, seconds: float) -> None:
-        """Let time pass."""
-        self._clock.ahead_us += round(seconds * 1_000_000)
-        self._timers.clock_moved()
+    def __init__(self, bench: Workbench) -> None:
+        self.bench = bench
+        self.client = bench.client
+        self._declared: set[str] = set()
+        self._prompter = Prompter({})
 
     async def play(self, name: str, script: Script, **start: Any) -> Played:
         """Play a shape to its end; for what `start` may say, see `begin`."""
@@ -277,14 +244,14 @@ class Stage:
         name: str,
         script: Script,
         *,
-        tools: Mapping[str, Any] | tuple[str, ...] = (),
+        tools: tuple[str, ...] = (),
         agents: tuple[str, ...] = (),
         programs: Mapping[str, Callable[..., object]] | None = None,
         graph: StateGraph | None = None,
         beside: tuple[str, ...] = (),
         **start: Any,
     ) -> Live:
-        """Begin to play a shape.
+        """Begin to play a shape. Whoever is on the stage has the lines of this script from now on.
 
         Args:
             name: The shape.
@@ -296,54 +263,51 @@ class Stage:
             beside: Other shapes that it runs.
             start: What a run may be started with.
         """
-        prompter = Prompter(script)
+        self._prompter = Prompter(script)
         graph = graph or shape(name)
         for other in beside:
             await self.client.register_graph(shape(other))
-        all_ = [graph, *map(shape, beside)]
-        if self._executor is not None:
-            # Who was on the stage before has other lines.
-            await self._house.leave(self._executor)
-        self._count += 1
-        self._executor = executor = self._house.executor(f"actors{self._count}")
-        _offer(executor, prompter, all_, tools, agents)
-        for program, function in (programs or {}).items():
-            executor.step(program)(function)
-        await self._house.work(executor)
-        handle = await self.client.start_run(graph, **start)
-        return Live(self.client, handle, prompter)
+        self._offer([graph, *map(shape, beside)], tools, agents, programs or {})
+        run = await self.bench.start(graph, **start)
+        return Live(self.bench, run, self._prompter)
 
+    def _offer(
+        self,
+        graphs: list[StateGraph],
+        tools: tuple[str, ...],
+        agents: tuple[str, ...],
+        programs: Mapping[str, Callable[..., object]],
+    ) -> None:
+        actions = [node.action for graph in graphs for node in graph.nodes]
+        called = {action.tool_call.tool_name for action in actions}
+        kinds = {action.delegate.agent_kind for action in actions}
+        self._declare("llm", {"*"}, self._offer_model)
+        self._declare("tool", called | set(tools), self._offer_tool)
+        self._declare("agent", kinds | set(agents), self._offer_agent)
+        self._declare("step", set(programs), lambda name: self.bench.step(name)(programs[name]))
 
-def _offer(
-    executor: Executor,
-    prompter: Prompter,
-    graphs: list[StateGraph],
-    tools: Any,
-    agents: tuple[str, ...],
-) -> None:
-    actions = [node.action for graph in graphs for node in graph.nodes]
+    def _declare(self, kind: str, names: set[str], declare: Callable[[str], object]) -> None:
+        for name in sorted(names):
+            # Templates are filled in by runs only.
+            if name and "{" not in name and f"{kind} {name}" not in self._declared:
+                self._declared.add(f"{kind} {name}")
+                declare(name)
 
-    @executor.model("*")
-    async def model(request: LlmRequest, ctx: TaskContext) -> object:
-        return await prompter.line(ctx.node_id, request, is_model=True)
+    def _offer_model(self, name: str) -> None:
+        @self.bench.executor.model(name)
+        async def answer(request: LlmRequest, ctx: TaskContext) -> object:
+            return await self._prompter.line(ctx.node_id, request, is_model=True)
 
-    def declare_agent(kind: str) -> None:
-        @executor.agent(kind)
-        async def agent(task: str, ctx: TaskContext) -> object:
-            who = ctx.node_id if ctx.node_id in prompter.script else kind
-            return await prompter.line(who, task)
+    def _offer_tool(self, name: str) -> None:
+        @self.bench.executor.tool(name=name, description=name, schema={"type": "object"})
+        async def answer(args: dict[str, object], ctx: TaskContext) -> object:
+            return await self._line(ctx.node_id, name, args)
 
-    kinds = {action.delegate.agent_kind for action in actions if action.HasField("delegate")}
-    for kind in sorted({kind for kind in kinds if kind and "{" not in kind} | set(agents)):
-        declare_agent(kind)
+    def _offer_agent(self, kind: str) -> None:
+        @self.bench.executor.agent(kind)
+        async def answer(task: str, ctx: TaskContext) -> object:
+            return await self._line(ctx.node_id, kind, task)
 
-    def declare_tool(name: str) -> None:
-        @executor.tool(name=name, schema={"type": "object"})
-        async def tool(args: dict[str, object], ctx: TaskContext) -> object:
-            """Do as the script says."""
-            who = ctx.node_id if ctx.node_id in prompter.script else name
-            return await prompter.line(who, args)
-
-    called = {action.tool_call.tool_name for action in actions if action.HasField("tool_call")}
-    for name in sorted({name for name in called if "{" not in name} | set(tools)):
-        declare_tool(name)
+    async def _line(self, node_id: str, name: str, asked: object) -> object:
+        who = node_id if node_id in self._prompter.script else name
+        return await self._prompter.line(who, asked)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.shapes.stage import fails, shape
+from tests.shapes.stage import fails
 
 
 def plan(*questions: str) -> dict[str, object]:
@@ -67,8 +67,6 @@ async def test_a_plan_without_items_needs_no_sub_agent(stage):
 
 
 async def test_a_label_that_is_none_of_the_gate_s_is_a_failed_try_and_then_a_way_of_its_own(stage):
-    graph = shape("subagents")
-    graph.retry.first_delay.FromMilliseconds(1)
     run = await stage.play(
         "subagents",
         {
@@ -77,7 +75,6 @@ async def test_a_label_that_is_none_of_the_gate_s_is_a_failed_try_and_then_a_way
             "writer": ["text"],
             "gate": [verdict("perhaps")] * 3,
         },
-        graph=graph,
         input="x",
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.shapes.stage import calls, fails
+from stepgraph_testing import call, calls
+from tests.shapes.stage import fails
 
 
 async def test_reflection_ends_when_there_are_more_than_six_messages(stage):
@@ -29,7 +30,7 @@ async def test_reflection_ends_at_once_if_the_conversation_is_long_already(stage
 
 
 async def test_reflexion_ends_when_the_revision_asks_for_nothing_more(stage):
-    search = calls(("search", {"query": "libraries"}), ("search", {"query": "towns"}))
+    search = calls(call("search", query="libraries"), call("search", query="towns"))
     run = await stage.play(
         "reflexion",
         {"draft": [search], "search": ["many", "small"], "revise": ["An answer."]},
@@ -43,7 +44,7 @@ async def test_reflexion_ends_when_the_revision_asks_for_nothing_more(stage):
 
 
 async def test_reflexion_searches_five_times_more_at_most(stage):
-    search = calls(("search", {"query": "more"}))
+    search = calls(call("search", query="more"))
     run = await stage.play(
         "reflexion", {"draft": search, "search": "found", "revise": search}, tools=("search",)
     )
@@ -57,7 +58,7 @@ async def test_a_search_that_fails_is_something_the_model_can_revise_by(stage):
     run = await stage.play(
         "reflexion",
         {
-            "draft": [calls(("search", {"query": "x"}))],
+            "draft": [calls(call("search", query="x"))],
             "search": [fails("DOWN")],
             "revise": ["Without it."],
         },

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.shapes.stage import shape
-
 
 def sends(worker: str) -> dict[str, object]:
     return {"next": worker, "instruction": f"for {worker}"}
@@ -60,10 +58,7 @@ async def test_each_loop_back_has_a_count_of_its_own(stage):
 
 @pytest.mark.parametrize("next_one", ["MANAGER", ""])
 async def test_a_worker_that_there_is_not_is_no_reply(stage, next_one):
-    graph = shape("supervisor")
-    graph.retry.first_delay.FromMilliseconds(1)
-
-    run = await stage.play("supervisor", {"supervisor": [sends(next_one)] * 3}, graph=graph)
+    run = await stage.play("supervisor", {"supervisor": [sends(next_one)] * 3})
 
     assert (run.status, run.failure) == ("FAILED", "OUTPUT_SCHEMA")
     assert run.path == ["supervisor"]

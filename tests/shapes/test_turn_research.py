@@ -35,7 +35,7 @@ async def asked_four_times(stage):
     """Play the first four turns; return the last run."""
     run = None
     for number, said in enumerate(["hello", *ANSWERS[:3]]):
-        before = {"continue_from": run.handle.run_id} if run else {}
+        before = {"continue_from": run.run_id} if run else {}
         run = await stage.play("turn_research", {}, input=said, **before)
         assert run.variables["reply"] == QUESTIONS[number]
         assert run.end == "asked"
@@ -46,9 +46,7 @@ async def asked_four_times(stage):
 async def test_four_turns_ask_and_the_fifth_does_research(stage):
     before = await asked_four_times(stage)
 
-    run = await stage.play(
-        "turn_research", RESEARCH, input=ANSWERS[3], continue_from=before.handle.run_id
-    )
+    run = await stage.play("turn_research", RESEARCH, input=ANSWERS[3], continue_from=before.run_id)
 
     assert run.path == [
         *("turn", "keep", "polish_0 polish_1 polish_2 polish_3 topic working", "gate"),
@@ -76,10 +74,9 @@ async def test_watchers_see_the_first_reply_while_the_others_work(stage):
         "turn_research",
         {"topic": ["bridges"], **{f"polish_{number}": polish for number in range(4)}},
         input=ANSWERS[3],
-        continue_from=before.handle.run_id,
+        continue_from=before.run_id,
     )
-    while (node := (await live.until("node_completed")).node_completed).node_id != "working":
-        pass
+    node = await live.completed("working")
     assert node.update.variables["reply"].text == "I am working on it."
     seen.set()
     run = await live.over()
@@ -97,7 +94,7 @@ async def test_a_search_that_fails_is_left_out_of_its_list(stage, failing):
         "turn_research",
         {**RESEARCH, "search": search},
         input=ANSWERS[3],
-        continue_from=before.handle.run_id,
+        continue_from=before.run_id,
     )
 
     found = [run.variables[f"found_{it}"] for it in ("broad", "broader", "narrow", "narrower")]
@@ -112,7 +109,7 @@ async def test_a_part_that_is_missing_in_the_end_is_no_report(stage):
         "turn_research",
         {**RESEARCH, "body": [""], "conclusion": ["the end"]},
         input=ANSWERS[3],
-        continue_from=before.handle.run_id,
+        continue_from=before.run_id,
     )
 
     assert (run.status, run.end) == ("COMPLETED", "incomplete")
