@@ -365,6 +365,7 @@ def run_limits(settings: Settings) -> RunLimits:
         max_events=settings.limits.max_run_events,
         max_journal_bytes=settings.limits.max_run_bytes,
         max_inline_value_bytes=settings.limits.max_inline_value_bytes,
+        max_fan_out=settings.limits.max_fan_out,
         cancel_grace=settings.session.cancel_grace,
     )
 

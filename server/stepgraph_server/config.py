@@ -176,6 +176,11 @@ class LimitSettings:
     max_run_events: Annotated[
         int, COUNT, "The most events of one run; beyond it the run fails."
     ] = 200_000
+    max_fan_out: Annotated[
+        int,
+        COUNT,
+        "The most effects or pieces of spawned work that a step program may ask for in one turn, and items of a Map.",
+    ] = 10_000
     max_labels: Annotated[
         int, COUNT, "The most labels of a run or an executor; each is an entry of an index."
     ] = 64

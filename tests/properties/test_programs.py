@@ -26,7 +26,7 @@ SEEDS = st.integers(0, 2**32)
 
 
 def _started(graph: CompiledGraph, seed: int) -> Player:
-    player = Player(graph, seed, seed, room=2)
+    player = Player(graph, seed, seed, room=2, racing=True)
     started = event_pb2.RunStarted(run_id=RUN_ID, rules_version=RULES_VERSION, max_iterations=8)
     player.run.happen(Start(started=started))
     return player
@@ -45,7 +45,7 @@ def _same(first: RunState, second: RunState) -> None:
 def test_a_run_ends_whatever_programs_and_people_do(
     graph: CompiledGraph, seed: int, room: int
 ) -> None:
-    state = Player(graph, seed, seed, room=room).play()
+    state = Player(graph, seed, seed, room=room, racing=True).play()
     assert not state.spawned
     assert not state.tasks
 
@@ -56,8 +56,8 @@ def test_who_ends_first_does_not_matter_where_nothing_races(
     graph: CompiledGraph, seed: int, one: int, other: int
 ) -> None:
     """I9, without FIRST, EACH and deadlines, whose point it is that it does."""
-    first = Player(graph, seed, one, room=9, faulty=False, racing=False).play()
-    second = Player(graph, seed, other, room=1, faulty=False, racing=False).play()
+    first = Player(graph, seed, one, room=9, faulty=False).play()
+    second = Player(graph, seed, other, room=1, faulty=False).play()
     _same(first, second)
 
 
@@ -65,8 +65,8 @@ def test_who_ends_first_does_not_matter_where_nothing_races(
 @settings(max_examples=40, deadline=None)
 def test_where_decisions_yield_does_not_matter(graph: CompiledGraph, seed: int, order: int) -> None:
     limits = RunLimits(max_work_per_decision=1)
-    first = Player(graph, seed, order, room=9, faulty=False, racing=False).play()
-    second = Player(graph, seed, order, room=9, faulty=False, racing=False, limits=limits).play()
+    first = Player(graph, seed, order, room=9, faulty=False).play()
+    second = Player(graph, seed, order, room=9, faulty=False, limits=limits).play()
     _same(first, second)
 
 

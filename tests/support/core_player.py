@@ -27,6 +27,7 @@ from tests.support.core_world import PlayedExecutor, PlayedWorld
 if TYPE_CHECKING:
     from stepgraph.v1 import task_pb2
     from stepgraph_server.core.graph import CompiledGraph
+    from stepgraph_server.core.instants import Instant
     from stepgraph_server.core.state import Question, RunState, Task
 
 # A run of at most 12 supersteps of at most 7 nodes can't take more steps than this.
@@ -44,7 +45,7 @@ class Player:
         *,
         room: int,
         faulty: bool = True,
-        racing: bool = True,
+        racing: bool = False,
         limits: RunLimits | None = None,
     ) -> None:
         world = PlayedWorld(limits=limits or RunLimits())
@@ -73,6 +74,11 @@ class Player:
         state = self.run.state
         live = [task for task in state.tasks.values() if task.status is TaskStatus.ASSIGNED]
         asked = [name for name, question in state.questions.items() if question.open]
+        due = next_due(state)
+        if self._racing and due is not None and self._order.random() < 0.1:
+            # Before anybody does anything: limits and deadlines are over.
+            self._let_time_pass(due)
+            return
         goes_on: list[object] = [GoOn()] if self.run.has_yielded else []
         choices: list[object] = [*live, *asked, *goes_on]
         if choices:
@@ -87,10 +93,12 @@ class Player:
             waiting, self.run.waiting = tuple(self.run.waiting), []
             self.run.happen(RoomFound(task_ids=waiting))
         else:
-            due = next_due(state)
             assert due is not None, f"it waits for nothing: {outstanding(state)}"
-            self.run.now = max(self.run.now, due)
-            self.run.happen(TimePassed())
+            self._let_time_pass(due)
+
+    def _let_time_pass(self, until: Instant) -> None:
+        self.run.now = max(self.run.now, until)
+        self.run.happen(TimePassed())
 
     def _dice(self, name: str) -> random.Random:
         return random.Random(f"{self._seed}/{name}")

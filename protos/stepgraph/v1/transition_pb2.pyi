@@ -71,7 +71,7 @@ class Transition(_message.Message):
         """When to poll again."""
         @_builtins.property
         def effects(self) -> _containers.RepeatedCompositeFieldContainer[Global___Effect]:
-            """The effects, at most 10,000. None is an error, EMPTY_AWAIT, unless effects of an earlier turn still go on: then it
+            """The effects, at most 10,000 by default. None is an error, EMPTY_AWAIT, unless effects of an earlier turn still go on: then it
             waits for those.
             """
 
@@ -102,7 +102,7 @@ class Transition(_message.Message):
         """How many at once. 0 means all."""
         @_builtins.property
         def specs(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeSpec]:
-            """What to run; at least one, at most 10,000."""
+            """What to run; at least one, at most 10,000 by default."""
 
         def __init__(
             self,

@@ -103,7 +103,11 @@ def advance(turn: Turn, activation: Activation) -> None:
     state, node = turn.state, activation.node
     if state.stopping is not None or state.final:
         return
-    if activation.outstanding and activation.program is None:
+    if activation.program is None:
+        if activation.outstanding:
+            return
+    elif not is_ready(activation):
+        # Without this, those that wait would use up the share of those behind them, decision after decision.
         return
     if activation.phase is Phase.RUNNING:
         turn.work.begin_node(len(node.edges))

@@ -84,6 +84,7 @@ def apply_task_scheduled(state: RunState, event: event_pb2.RunEvent) -> None:
     activation = task.activation
     if activation.parent is not None:
         enter(state, activation)
+        _count(activation.parent, 1)
     if task.edge_id:
         activation.conditions[task.edge_id] = None
     elif task.poll or activation.program is not None:
@@ -97,8 +98,6 @@ def apply_task_scheduled(state: RunState, event: event_pb2.RunEvent) -> None:
             task.held = True
             activation.held.append(task)
     activation.outstanding += 1
-    if activation.parent is not None:
-        _count(activation.parent, 1)
     state.tasks[task.id] = task
     if task.status is TaskStatus.SLEEPING:
         state.sleeping += 1
@@ -187,31 +186,37 @@ def apply_task_unclaimed(state: RunState, event: event_pb2.RunEvent) -> None:
 def apply_task_completed(state: RunState, event: event_pb2.RunEvent) -> None:
     """The task has its result."""
     fact = event.task_completed
-    if fact.attempt == 0 and fact.task_id in state.tasks:
-        # A sleep is over: nobody worked, and there is no result.
-        state.sleeping -= 1
-        _end(state, state.tasks[fact.task_id], fact.result)
+    attempt, task_id, result = fact.attempt, fact.task_id, fact.result
+    if attempt == 0:
+        _complete_without_attempt(state, fact)
         return
-    if fact.attempt == 0:
-        activation, middle, last = _locate(state, fact.task_id)
-        if last == "poll":
-            _answer_itself(state, activation, fact.result.step)
-            return
-        index = int(last[1:])
-        _make_room(activation, int(middle[1:]), index)
-        activation.call_ids[index] = fact.call_id
-        activation.results[index] = fact.result
-        return
-    task_id, result = fact.task_id, fact.result
     kind = result.WhichOneof("kind")
     if kind == "llm" and result.llm.HasField("usage"):
         state.tokens.add(result.llm.usage)
     elif kind == "agent":
         state.tokens.add(result.agent.usage)
     _end(state, state.tasks[task_id], result)
-    state.remembered[task_id] = (fact.attempt, result)
+    state.remembered[task_id] = (attempt, result)
     if len(state.remembered) > MAX_REMEMBERED_TASKS:
         state.remembered.popitem(last=False)
+
+
+def _complete_without_attempt(state: RunState, fact: event_pb2.TaskCompleted) -> None:
+    """The server gave the result by itself: a sleep is over, a fork was given it, a call can't run, or a Map begins."""
+    task = state.tasks.get(fact.task_id)
+    if task is not None:
+        if task.status is TaskStatus.SLEEPING:
+            state.sleeping -= 1
+        _end(state, task, fact.result)
+        return
+    activation, middle, last = _locate(state, fact.task_id)
+    if last == "poll":
+        _answer_itself(state, activation, fact.result.step)
+        return
+    index = int(last[1:])
+    _make_room(activation, int(middle[1:]), index)
+    activation.call_ids[index] = fact.call_id
+    activation.results[index] = fact.result
 
 
 def _answer_itself(

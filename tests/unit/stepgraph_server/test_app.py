@@ -130,6 +130,7 @@ def test_settings_reach_the_rules():
             "tasks.queue": "1s",
             "limits.max_iterations": "9",
             "limits.max_run_events": "11",
+            "limits.max_fan_out": "12",
             "session.cancel_grace": "2s",
             "session.lost_grace": "3s",
         },
@@ -140,5 +141,6 @@ def test_settings_reach_the_rules():
     assert (defaults.retry.max_tries, defaults.limits.queue) == (7, SECOND)
     assert defaults.max_iterations == 9
     assert app.run_limits(settings).max_events == 11
+    assert app.run_limits(settings).max_fan_out == 12
     assert app.terms(settings).lost_grace == 3 * SECOND
     assert app.terms(settings).cancel_grace == 2 * SECOND
