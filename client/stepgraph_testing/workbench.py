@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeVar, Unpack
 
@@ -63,15 +64,25 @@ _SETTINGS: Final = Settings(
 class Workbench:
     """A server with one executor and one client, for tests. Use it as an async context manager."""
 
-    def __init__(self, *, settings: Settings | None = None, patience_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        *,
+        data: Path | None = None,
+        settings: Settings | None = None,
+        patience_s: float = 30.0,
+    ) -> None:
         """Make a workbench; nothing has started yet.
 
         Args:
+            data: A file to keep the runs in; another workbench on the same one goes on with them, as after a restart.
             settings: Another server than one in memory on a free port.
             patience_s: How long work that is really under way may take before a wait for its run fails.
         """
         self.clock: Final = BenchClock()
-        self._settings: Final = settings or _SETTINGS
+        settings = settings or _SETTINGS
+        self._settings: Final = (
+            settings if data is None else replace(settings, memory=False, data=data)
+        )
         self._patience_s: Final = patience_s
         self._open: Final = AsyncExitStack()
         self._server: RunningServer | None = None
@@ -195,6 +206,12 @@ class Workbench:
         """Start a run of a graph: a builder, a definition, a reference, or a file of one."""
         source = load_graph(graph).graph if isinstance(graph, Path) else graph
         return BenchRun(self, await self.client.start_run(source, **options))
+
+    async def run(self, run_id: str) -> BenchRun:
+        """Take up a run that exists, such as one of a workbench before."""
+        run = BenchRun(self, await self.client.run(run_id))
+        await run.refresh()
+        return run
 
     async def advance(self, how_long: Span) -> None:
         """Let time pass: everything that is due until then happens, in its order, each after what came before it has settled."""

@@ -11,6 +11,7 @@ from stepgraph.v1.conversation_pb2 import ContentBlock, Message, ToolCallBlock
 from stepgraph.v1.llm_pb2 import LlmResponse, Usage
 from stepgraph.v1.run_pb2 import RunStatus
 from stepgraph_client import Failed, Graph, TaskContext, has_tool_calls, is_final_answer, retry
+from stepgraph_testing import Workbench
 from tests.support.e2e_house import history, house_with_server, is_durable
 
 COMPLETED = RunStatus.RUN_STATUS_COMPLETED
@@ -51,35 +52,21 @@ def asking(*calls):
     return LlmResponse(message=Message(role="ROLE_ASSISTANT", content=blocks))
 
 
-async def converse(house, client, turns, *, latest_first=False):
-    """Run a model that says these turns and then is done; return what it was shown, and the run."""
-    shown = []
-    executor = house.executor("e1")
-    together = sum(1 for _ in turns[0].message.content)
+async def converse(bench, turns, *, latest_first=False):
+    """Run a model that says these turns and then is done; return the run, what the model was shown, and which call ended when."""
+    ended = []
+    model = bench.model("m", replies=[*turns, "done"])
 
-    @executor.model("m")
-    async def model(request) -> object:
-        shown.append(request)
-        return turns[len(shown) - 1] if len(shown) <= len(turns) else "done"
-
-    @executor.tool()
+    @bench.tool
     async def count(n: int) -> str:
-        await house.ledger.note(f"call {n}")
         if latest_first:
-            # Nobody returns before everybody has begun, and then the last one first.
-            await house.ledger.until(lambda ledger: len(ledger.calls) >= together)
-            await house.ledger.until(
-                lambda ledger: all(
-                    f"end {later}" in ledger.calls for later in range(n + 1, together)
-                )
-            )
-            await house.ledger.note(f"end {n}")
+            await bench.sleep(f"{10 - n}s")
+        ended.append(n)
         return f"result {n}"
 
-    await house.work(executor)
-    run = await client.start_run(react(), messages=["go"])
-    assert (await run.wait()).status == COMPLETED
-    return shown, run
+    run = await bench.start(react(), messages=["go"])
+    assert await run.result() == "done"
+    return run, model.asked, ended
 
 
 def exchanges(request):
@@ -105,48 +92,42 @@ CASES = {
 
 @pytest.mark.parametrize("turns", CASES.values(), ids=CASES.keys())
 async def test_every_call_runs_once_under_an_id_of_its_own_and_the_provider_s_is_echoed(
-    house, client, turns
+    workbench, turns
 ):
     asked = [call for turn in turns for call in turn]
 
-    shown, run = await converse(house, client, [asking(*turn) for turn in turns])
+    run, shown, ended = await converse(workbench, [asking(*turn) for turn in turns])
 
     calls, results = exchanges(shown[-1])
     # Some libraries write the absence of an id as the text "null"; that is no id.
     ids = ["" if given in {None, "null"} else given for given, _ in asked]
-    assert house.ledger.calls == {f"call {n}": 1 for _, n in asked}
+    assert sorted(ended) == [n for _, n in asked]
     assert len({call.id for call in calls}) == len(asked)
     assert [call.provider_id for call in calls] == ids
     assert [result.call_id for result in results] == [call.id for call in calls]
     assert [result.provider_id for result in results] == ids
     assert texts(results) == [f"result {n}" for _, n in asked]
-    events = await history(client, run.run_id)
-    done = [event.task_completed for event in events if event.HasField("task_completed")]
-    assert sum(each.result.HasField("tool") for each in done) == len(asked)
+    assert run.attempts("tool count") == [1] * len(asked)
 
 
-async def test_results_that_come_in_reverse_order_are_shown_in_the_order_of_the_calls(
-    house, client
-):
+async def test_results_that_come_in_reverse_order_are_shown_in_the_order_of_the_calls(workbench):
     turn = asking(*((f"c{n}", n) for n in range(6)))
 
-    shown, _ = await converse(house, client, [turn], latest_first=True)
+    _, shown, ended = await converse(workbench, [turn], latest_first=True)
 
     calls, results = exchanges(shown[-1])
     assert [result.call_id for result in results] == [call.id for call in calls]
     assert texts(results) == [f"result {n}" for n in range(6)]
-    ends = [name for name in house.ledger.calls if name.startswith("end")]
-    assert ends == [f"end {n}" for n in reversed(range(6))]
+    assert ended == list(reversed(range(6)))
 
 
 async def test_ids_that_the_server_made_are_the_same_after_a_restart(tmp_path):
     data = tmp_path / "runs.db"
-    async with house_with_server(data) as (house, _):
-        client = await house.client()
-        shown, run = await converse(house, client, [asking((None, 0), (None, 1))])
+    async with Workbench(data=data) as bench:
+        run, shown, _ = await converse(bench, [asking((None, 0), (None, 1))])
         before, _ = exchanges(shown[-1])
-    async with house_with_server(data) as (house, _):
-        state = (await (await house.client()).state(run.run_id)).state
+    async with Workbench(data=data) as bench:
+        state = (await bench.client.state(run.run_id)).state
     after, _ = exchanges(state.conversation)
 
     assert [call.id for call in after] == [call.id for call in before]

@@ -238,3 +238,17 @@ async def test_the_state_is_there_at_the_end_only(bench):
     run = await bench.start(graph)
     with pytest.raises(AssertionError, match="finished"):
         _ = run.state
+
+
+async def test_a_run_goes_on_at_the_next_workbench(tmp_path):
+    """On a file, as after a restart: the question is still there."""
+    graph = Graph("g")
+    graph.approval("ask", "Deploy?")
+    async with Workbench(data=tmp_path / "runs.db") as bench:
+        run = await bench.start(graph)
+        await run.question()
+    async with Workbench(data=tmp_path / "runs.db") as bench:
+        again = await bench.run(run.run_id)
+        assert again.path == ["ask"]
+        await again.answer(proceed())
+        assert (await again.finished()).status == "completed"
