@@ -195,6 +195,8 @@ def apply_run_forked(state: RunState, event: event_pb2.RunEvent) -> None:
         state.due.arm(state.time_limit_at, "run")
     state.paused = False
     state.starts_at = None
+    # Told by the event alone: the ids of its trace are made of this, and whoever folds knows no more.
+    state.started_at = from_timestamp(event.time)
     state.remembered.clear()
     state.caches.clear()
     if fact.HasField("graph"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from stepgraph.v1 import run_pb2, run_service_pb2
@@ -55,6 +57,22 @@ async def test_a_fork_does_not_do_again_what_had_ended():
         assert completed_tasks(it, "f1") == completed_tasks(it, "r1")
         assert len(executor.received) == 1 + 2 * 2
         it.check_quiescent()
+
+
+@in_virtual_time
+async def test_a_fork_began_when_it_was_made_however_it_is_folded():
+    """The ids of its trace are made of that, and must be the same after a restart."""
+    async with rig() as it:
+        await Executor(it).connect()
+        await it.start(steps(3))
+        await it.settle()
+        await asyncio.sleep(5)
+        await fork(it)
+        key = RunKey(NAMESPACE, "f1")
+        held = (await it.runner.settled(key)).state
+        record = await it.runner.folder.record(key)
+        folded = await it.runner.folder.fold_until(key, record, None)
+        assert held.started_at == folded.started_at == it.clock.now()
 
 
 @in_virtual_time
