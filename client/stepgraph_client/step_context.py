@@ -23,12 +23,25 @@ if TYPE_CHECKING:
     from stepgraph_client.pauses import Place
     from stepgraph_client.task_context import TaskContext
 
+F = TypeVar("F")
 R = TypeVar("R")
 T = TypeVar("T")
 
 #: What `read` notes when the conversation, or which variables there are, is looked at; no variable can have such a name.
 CONVERSATION: Final = "the conversation"
 ALL_VARIABLES: Final = "all variables"
+
+
+class _Same(Generic[F]):
+    """A function as it is, as in `staticmethod`, through which type checkers see the first of several signatures only."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: F) -> None:
+        self._function: Final = function
+
+    def __get__(self, instance: object, owner: type[object] | None = None) -> F:
+        return self._function
 
 
 class StepContext:
@@ -170,8 +183,8 @@ class StepContext:
     graph = staticmethod(effects.graph)
     effect = staticmethod(effects.custom)
     sleep = staticmethod(effects.sleep)
-    spawn = staticmethod(transitions.spawn)
-    ask = staticmethod(transitions.ask)
+    spawn = _Same(transitions.spawn)
+    ask = _Same(transitions.ask)
     external = staticmethod(transitions.external)
     signal = staticmethod(transitions.signal)
 
