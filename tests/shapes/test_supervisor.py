@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.shapes.stage import fails
+
 
 def sends(worker: str) -> dict[str, object]:
     return {"next": worker, "instruction": f"for {worker}"}
@@ -54,6 +56,15 @@ async def test_each_loop_back_has_a_count_of_its_own(stage):
     assert run.counts == {"supervisor": 11, "engineer": 5, "reviewer": 6, "answer": 1}
     assert run.followed("engineer.supervisor") == run.followed("reviewer.supervisor") == 5
     assert run.path[-2:] == ["reviewer", "answer"], "the sixth review leads on, not back"
+
+
+async def test_a_worker_that_fails_fails_the_run_and_nobody_goes_on(stage):
+    run = await stage.play(
+        "supervisor", {"supervisor": [sends("SOFTWARE")], "engineer": [fails("NO_DISK")]}
+    )
+
+    assert (run.status, run.failure) == ("FAILED", "NO_DISK")
+    assert run.path == ["supervisor", "engineer"]
 
 
 @pytest.mark.parametrize("next_one", ["MANAGER", ""])

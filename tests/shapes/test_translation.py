@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.shapes.stage import fails
+
 
 @pytest.mark.parametrize(
     ("variables", "taken", "other"),
@@ -27,3 +29,12 @@ async def test_the_branch_that_was_taken_is_what_is_improved_by(stage, variables
     prompt = run.asked["improve"][0].messages[0].content[0].text.text
     assert prompt == f"Improve the translation.\nGuten Tag\nGood day\nsaid by {taken}"
     assert (run.status, run.end) == ("COMPLETED", "improve")
+
+
+async def test_an_adviser_that_fails_is_not_replaced_by_the_other(stage):
+    run = await stage.play(
+        "translation", {"translate": ["Good day"], "advise": [fails("SPEECHLESS")]}, input="Hallo"
+    )
+
+    assert (run.status, run.failure) == ("FAILED", "SPEECHLESS")
+    assert run.path == ["translate", "advise"]

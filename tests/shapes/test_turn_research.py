@@ -18,9 +18,12 @@ QUESTIONS = [
 ]
 ANSWERS = ["bridges", "pupils", "not very", "nothing"]
 
-RESEARCH = {
+POLISHED = {
     "topic": ["bridges for pupils"],
     **{f"polish_{number}": [f"polished {number}"] for number in range(4)},
+}
+RESEARCH = {
+    **POLISHED,
     "sub_topics": [{"parts": ["arches", "cables"]}],
     "broad": [{"broad": ["bridge", "river"]}],
     "broader": [{"broader": ["road"]}],
@@ -114,3 +117,14 @@ async def test_a_part_that_is_missing_in_the_end_is_no_report(stage):
 
     assert (run.status, run.end) == ("COMPLETED", "incomplete")
     assert run.variables["reply"] == "Something is missing, so there is no report."
+
+
+async def test_a_polisher_that_fails_fails_the_turn_and_not_the_chat(stage):
+    before = await asked_four_times(stage)
+    start = {"input": ANSWERS[3], "continue_from": before.run_id}
+    broken = await stage.play("turn_research", {**POLISHED, "polish_2": [fails("DOWN")]}, **start)
+
+    assert (broken.status, broken.failure) == ("FAILED", "DOWN")
+
+    again = await stage.play("turn_research", RESEARCH, **start)
+    assert again.end == "final", "the turn before is still there to go on from"
