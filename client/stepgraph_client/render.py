@@ -236,6 +236,9 @@ class Narrator:
         self._labels[task.task_id] = task.label or wording.requirement_text(task.requirement)
         if task.HasField("assignment"):
             yield Line(text=f"  {self._task(task.task_id)} → {_assignee(task.assignment)}")
+        elif task.HasField("due_time"):
+            until = wording.time_text(task.due_time)
+            yield Line(text=f"  {self._task(task.task_id)}, over at {until}", tone=Tone.QUIET)
         else:
             yield Line(text=f"  {self._task(task.task_id)} waits for an executor with room")
 

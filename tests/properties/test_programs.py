@@ -41,7 +41,7 @@ def _same(first: RunState, second: RunState) -> None:
 
 
 @given(program_graphs(), SEEDS, st.integers(1, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_run_ends_whatever_programs_and_people_do(
     graph: CompiledGraph, seed: int, room: int
 ) -> None:
@@ -51,7 +51,7 @@ def test_a_run_ends_whatever_programs_and_people_do(
 
 
 @given(program_graphs(), SEEDS, SEEDS, SEEDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_who_ends_first_does_not_matter_where_nothing_races(
     graph: CompiledGraph, seed: int, one: int, other: int
 ) -> None:
@@ -62,7 +62,7 @@ def test_who_ends_first_does_not_matter_where_nothing_races(
 
 
 @given(program_graphs(), SEEDS, SEEDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_where_decisions_yield_does_not_matter(graph: CompiledGraph, seed: int, order: int) -> None:
     limits = RunLimits(max_work_per_decision=1)
     first = Player(graph, seed, order, room=9, faulty=False).play()
@@ -71,7 +71,7 @@ def test_where_decisions_yield_does_not_matter(graph: CompiledGraph, seed: int, 
 
 
 @given(program_graphs(), SEEDS, st.integers(1, 30))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_cancelled_run_ends_whenever_it_is_cancelled(
     graph: CompiledGraph, seed: int, steps: int
 ) -> None:
@@ -89,7 +89,7 @@ def test_a_cancelled_run_ends_whenever_it_is_cancelled(
 
 
 @given(program_graphs(), SEEDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_every_prefix_that_ends_a_decision_folds_and_goes_on(
     graph: CompiledGraph, seed: int
 ) -> None:

@@ -352,6 +352,16 @@ def printed(*events: RunEvent | TransientEvent, terminal: bool = False) -> str:
     return file.getvalue()
 
 
+def test_a_sleep_waits_for_time_and_not_for_an_executor() -> None:
+    slept = pb.TaskScheduled(task_id=TASK, label="sleep 5 s", due_time=Timestamp(seconds=5))
+    over = pb.TaskCompleted(task_id=TASK)
+    lines = told(Narrator(), RunEvent(task_scheduled=slept), RunEvent(task_completed=over))
+    assert lines == [
+        "  think · sleep 5 s, over at 1970-01-01 00:00:05Z",
+        "  think · sleep 5 s: done",
+    ]
+
+
 def test_deltas_run_on_and_are_ended_before_the_next_line() -> None:
     text = printed(
         scheduled(),
