@@ -42,6 +42,8 @@ class PlayedWorld:
     limits: RunLimits = field(default_factory=RunLimits)
     executors: dict[str, PlayedExecutor] = field(default_factory=dict)
     offers: tuple[ToolOffer, ...] = ()
+    #: Tools of which an executor says that a person must approve each call.
+    approvals: frozenset[str] = frozenset()
     jitter_value: float = 0.0
 
     def place(self, task: Task) -> Placement | None:
@@ -63,6 +65,10 @@ class PlayedWorld:
         """Return the tools that were declared."""
         return self.offers
 
+    def requires_approval(self, task: Task) -> bool:
+        """Whether the tool of a task was declared so."""
+        return task.key[1] in self.approvals
+
     def jitter(self) -> float:
         """Return no chance at all."""
         return self.jitter_value
@@ -79,11 +85,19 @@ class PlayedWorld:
             if executor.instance == instance:
                 executor.room += 1
 
-    def offer(self, name: str, schema: str) -> None:
+    def offer(self, name: str, schema: str, *, requires_approval: bool = False) -> None:
         """Declare a tool."""
         definition = llm_pb2.ToolDefinition(name=name, input_schema=schema)
         offers = [each for each in self.offers if each.definition.name != name]
-        offers.append(ToolOffer(definition=definition, digest=digest(definition)))
+        offers.append(
+            ToolOffer(
+                definition=definition,
+                digest=digest(definition),
+                requires_approval=requires_approval,
+            )
+        )
+        approvals = self.approvals - {name}
+        self.approvals = approvals | {name} if requires_approval else approvals
         self.offers = tuple(sorted(offers, key=lambda each: each.definition.name))
 
     def apart(self) -> PlayedWorld:

@@ -31,6 +31,16 @@ def no_text(answer: interrupt_pb2.InterruptAnswer) -> str:
     return answer.abort.reason if answer.HasField("abort") else answer.revise.feedback
 
 
+def refusal_text(answer: interrupt_pb2.InterruptAnswer) -> str:
+    """Return what a model reads as the result of a call that a person refused."""
+    said = no_text(answer)
+    return (
+        f"A person did not approve this call: {said}"
+        if said
+        else "A person did not approve this call."
+    )
+
+
 def writes(node_id: str, answer: interrupt_pb2.InterruptAnswer) -> tuple[Write, ...]:
     """Return what the node writes when it completes, in order: the answer, then the variables that came with it."""
     feedback: str | None = None

@@ -1,4 +1,4 @@
-"""Questions that nobody answers in time: the default is the answer, or the node fails.
+"""Questions that nobody answers in time: the default is the answer, or the node, or the call that nobody approved, fails.
 
 Rules: the time is the one that was set when the question opened, and it is acted on once. An answer that comes in the same instant
 wins if it is in front.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepgraph.v1 import event_pb2
-from stepgraph_server.core import interrupts, steps
+from stepgraph_server.core import interrupts, steps, tool_answers
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.instants import Span, from_timestamp, seconds_text
 
@@ -34,12 +34,15 @@ def on_deadline(turn: Turn, interrupt_id: str) -> None:
             interrupt_id=interrupt_id, answer=interrupt.default_answer, by_deadline=True
         )
         turn.emit("interrupt_answered", fact)
-        turn.agenda.append(activation)
+        interrupts.follow(turn, question)
         return
     turn.emit(
         "interrupt_closed",
         event_pb2.InterruptClosed(interrupt_id=interrupt_id, reason="its deadline has passed"),
     )
+    if interrupt.task_id:
+        tool_answers.expire(turn, question, _patience(question))
+        return
     if interrupt.reason.HasField("signal"):
         steps.fail_node(turn, activation, _no_signal(question, activation.node.id))
         return

@@ -42,11 +42,13 @@ class OfferedTool:
         name: Its name.
         digest: The digest of its definition; empty for one that the server or the graph answers.
         input_schema: JSON Schema of the arguments, as JSON text; empty means any object.
+        requires_approval: An executor said that a person must approve each call.
     """
 
     name: str
     digest: str = ""
     input_schema: str = ""
+    requires_approval: bool = False
 
 
 def parse_decision(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from stepgraph.v1 import event_pb2, run_pb2, task_pb2
-from stepgraph_server.core import interrupts, steps, tasks
+from stepgraph_server.core import interrupts, steps, tasks, tool_approvals
 from stepgraph_server.core.errors import Refused, Violation
 from stepgraph_server.core.inputs import Answer
 from stepgraph_server.core.instants import from_timestamp
@@ -25,7 +25,7 @@ from stepgraph_server.core.values import check_update
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from stepgraph.v1 import state_pb2
+    from stepgraph.v1 import interrupt_pb2, state_pb2
     from stepgraph_server.core.graph import CompiledGraph, CompiledNode
     from stepgraph_server.core.inputs import Fork
     from stepgraph_server.core.instants import Instant
@@ -47,7 +47,7 @@ def on_fork(turn: Turn, fork: Fork) -> None:
         state.graphs[fork.graph.digest] = fork.graph
     _refuse_if_wrong(fork.forked.patch, fork.graph or state.graph)
     asked = {
-        question.interrupt.activation_id: name
+        _asker(question.interrupt): name
         for name, question in state.questions.items()
         if question.open
     }
@@ -56,11 +56,15 @@ def on_fork(turn: Turn, fork: Fork) -> None:
     questions = [state.questions[name].interrupt for name in asked.values()]
     turn.emit("run_forked", fork.forked)
     for question in questions:
-        interrupts.reopen(turn, question)
+        if question.task_id:
+            # What would be called may be another call now.
+            tool_approvals.ask(turn, state.tasks[question.task_id])
+        else:
+            interrupts.reopen(turn, question)
     answers = dict(fork.answers)
     for question in [each.interrupt for each in state.questions.values() if each.open]:
-        if question.activation_id in answers:
-            answer = answers[question.activation_id]
+        if _asker(question) in answers:
+            answer = answers[_asker(question)]
             given = Answer(
                 interrupt_id=question.interrupt_id, answer=answer, answered_by=fork.answered_by
             )
@@ -74,6 +78,11 @@ def on_fork(turn: Turn, fork: Fork) -> None:
         if task.status is TaskStatus.QUEUED and not task.held:
             tasks.assign(turn, task)
     steps.line_up(turn)
+
+
+def _asker(question: interrupt_pb2.Interrupt) -> str:
+    """Return what asks: the activation, or the task that needs approval, of which one activation may have several."""
+    return question.task_id or question.activation_id
 
 
 def _refuse_if_over(state: RunState) -> None:
@@ -205,7 +214,10 @@ def apply_run_forked(state: RunState, event: event_pb2.RunEvent) -> None:
     _take_back_questions(state)
     for task in state.tasks.values():
         # Time goes on for what sleeps.
-        if task.status is not TaskStatus.SLEEPING:
+        if task.status is TaskStatus.ASKING:
+            # Asked again; a call may be another now.
+            task.prepared = None
+        elif task.status is not TaskStatus.SLEEPING:
             _begin_again(task, state.updated_at)
             tasks.arm(state, task)
     for activation in (*state.activations.values(), *state.spawned.values()):

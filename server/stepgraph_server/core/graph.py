@@ -29,6 +29,7 @@ from stepgraph_server.core.topology import members, reach_masks
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from stepgraph.v1 import llm_pb2
     from stepgraph.v1.edge_condition_pb2 import EdgeCondition
     from stepgraph.v1.graph_pb2 import NodeAction
     from stepgraph_server.core.instants import Span
@@ -219,6 +220,7 @@ class CompiledGraph:
         max_iterations: The most supersteps of a run, the server's default if the graph says nothing.
         time_limit: How long a run may take; None is no limit.
         offers_delegate: A model that sees tools may delegate: some node performs the carried delegation.
+        approval_filter: Tools that a person must approve; None if the graph says nothing of that.
         switch_paradigms: The paradigms that a model that sees tools may switch to; empty if no node carries that out.
         default_model: The model of LlmInfer nodes that name none; a template.
     """
@@ -236,6 +238,7 @@ class CompiledGraph:
     max_iterations: int
     time_limit: Span | None
     offers_delegate: bool
+    approval_filter: llm_pb2.ToolFilter | None
     switch_paradigms: tuple[str, ...]
     default_model: str
 
@@ -290,6 +293,9 @@ def _build(
         max_iterations=definition.max_iterations or defaults.max_iterations,
         time_limit=(
             from_duration(definition.time_limit) if definition.HasField("time_limit") else None
+        ),
+        approval_filter=(
+            definition.approval_filter if definition.HasField("approval_filter") else None
         ),
         offers_delegate=any(
             action.HasField("delegate") and not action.delegate.HasField("task_template")

@@ -43,6 +43,8 @@ class ToolOffer:
 
     definition: llm_pb2.ToolDefinition
     digest: str
+    #: A person must approve each call; one of those who offer this definition says so.
+    requires_approval: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,13 @@ class World(Protocol):
 
     def tools(self, selector: Selector) -> tuple[ToolOffer, ...]:
         """Return the tools that executors offer which bear the labels of `selector`, by name. The same object until it changes."""
+        ...
+
+    def requires_approval(self, task: Task) -> bool:
+        """Whether an executor that offers the tool of a task says that a person must approve each call.
+
+        Any digest of the tool counts, if the task may go to any.
+        """
         ...
 
     def jitter(self) -> float:

@@ -9,7 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import event_pb2, graph_pb2, interrupt_pb2, run_pb2
-from stepgraph_server.core import canonical, json_text, schemas, signals, spawning, suspending
+from stepgraph_server.core import (
+    canonical,
+    schemas,
+    signals,
+    spawning,
+    suspending,
+    tasks,
+    tool_answers,
+    tool_approvals,
+)
 from stepgraph_server.core.actions.step import MAX_RENDERED_BYTES
 from stepgraph_server.core.errors import Refused, Violation
 from stepgraph_server.core.instants import (
@@ -138,7 +147,15 @@ def on_answer(turn: Turn, answer: Answer) -> None:
             traceparent=answer.traceparent,
         ),
     )
-    turn.agenda.append(activation_of(state, question.interrupt))
+    follow(turn, question)
+
+
+def follow(turn: Turn, question: Question) -> None:
+    """Let go on what waits for an answer that has just been recorded."""
+    if question.interrupt.task_id:
+        tool_answers.carry_out(turn, question)
+    else:
+        turn.agenda.append(activation_of(turn.state, question.interrupt))
 
 
 def _again(question: Question, answer: Answer) -> None:
@@ -169,6 +186,8 @@ def _refuse_if_ended(state: RunState) -> None:
 
 def problem_with(question: Question, answer: interrupt_pb2.InterruptAnswer) -> Violation | None:
     """Return why an answer does not fit, whoever asks; or None."""
+    if question.interrupt.task_id:
+        return tool_approvals.check_answer(question.interrupt, answer)
     check = suspending.check_answer if question.suspends else check_answer
     return check(question.interrupt, answer)
 
@@ -240,15 +259,7 @@ def _check_tool_args(question: interrupt_pb2.Interrupt, args: str, path: str) ->
             path=path,
             message="the question is not about a tool call, so there are no arguments to change",
         )
-    try:
-        value = json_text.parse(args)
-    except json_text.JsonTextError as error:
-        return Violation(path=path, message=str(error), reason="JSON_INVALID")
-    return (
-        None
-        if isinstance(value, dict)
-        else Violation(path=path, message="the arguments must be one JSON object")
-    )
+    return tool_approvals.check_tool_args(question.tool, args, path)
 
 
 # Facts
@@ -264,11 +275,17 @@ def apply_interrupt_opened(state: RunState, event: event_pb2.RunEvent) -> None:
     if question.reason.HasField("external"):
         state.external_tokens.add(question.reason.external.token)
     state.interrupt_points.append(question.interrupt_id)
-    if suspends:
+    if question.task_id:
+        released = tool_approvals.apply_opened(state, question)
+        if released is not None:
+            tasks.arm(state, released)
+    elif suspends:
         activation.phase = Phase.WAITING
     else:
         activation.phase = Phase.ASKING
         activation.question_id = question.interrupt_id
+        # There was one if the call is another than the one that was approved.
+        activation.answer = None
     if question.HasField("deadline_time"):
         state.due.arm(
             from_timestamp(question.deadline_time), f"{DUE_PREFIX}{question.interrupt_id}"
@@ -282,6 +299,11 @@ def apply_interrupt_answered(state: RunState, event: event_pb2.RunEvent) -> None
     _close(state, question)
     question.answer = fact.answer
     question.answered_by = fact.answered_by
+    if question.interrupt.task_id:
+        approved = tool_approvals.apply_answered(state, question, fact.answer)
+        if approved is not None:
+            tasks.arm(state, approved)
+        return
     activation = activation_of(state, question.interrupt)
     if fact.answer.HasField("signals"):
         signals.take(state, question)

@@ -66,6 +66,8 @@ class Outstanding:
     queued: tuple[str, ...]
     #: Tasks that a concurrency cap holds back.
     held: tuple[str, ...]
+    #: Tasks that wait for a person's approval.
+    asking: tuple[str, ...]
     #: Tasks that wait for their next try.
     backing_off: tuple[str, ...]
     #: Sleeps.
@@ -88,6 +90,7 @@ def outstanding(state: RunState) -> Outstanding:
         ),
         queued=tuple(task.id for task in queued if not task.held),
         held=tuple(task.id for task in queued if task.held),
+        asking=tuple(task.id for task in tasks if task.status is TaskStatus.ASKING),
         backing_off=tuple(task.id for task in tasks if task.status is TaskStatus.BACKOFF),
         sleeping=tuple(task.id for task in tasks if task.status is TaskStatus.SLEEPING),
         questions=tuple(sorted(name for name, each in state.questions.items() if each.open)),

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepgraph.v1 import edge_condition_pb2
+from stepgraph.v1 import edge_condition_pb2, task_pb2
 from stepgraph_server.core.actions import poll_action
-from stepgraph_server.core.actions.inputs import NO_INPUT, condition_input
+from stepgraph_server.core.actions.inputs import NO_INPUT, condition_input, tool_input
 from stepgraph_server.core.actions.step import Await, Effect, Poll, Step
 from stepgraph_server.core.state import TaskStatus
 from stepgraph_server.core.step_context import PollInput
@@ -34,8 +34,16 @@ def poll_of(state: RunState, activation: Activation, number: int, turn: Turn | N
 def prepare(state: RunState, task: Task) -> Prepared:
     """Return the input of an outstanding task, made again if it was lost with a restart."""
     if task.prepared is None:
-        task.prepared = _made_again(state, task)
+        task.prepared = made = _made_again(state, task)
+        if task.args is not None:
+            task.prepared = _with_args(made.build(state), task.args)
     return task.prepared  # type: ignore[return-value]  # state.py does not know the actions
+
+
+def _with_args(data: bytes, args: str) -> Prepared:
+    """Return the input of a tool with the arguments that a person has put in place of its own."""
+    tool = task_pb2.TaskInput.FromString(data).tool
+    return tool_input(tool.name, args, tool.call_id)
 
 
 def _made_again(state: RunState, task: Task) -> Prepared:

@@ -260,7 +260,7 @@ def live_status(state: RunState) -> int:
         return run_pb2.RUN_STATUS_PAUSED
     if state.is_pending:
         return run_pb2.RUN_STATUS_PENDING
-    if state.tasks or not state.open_questions:
+    if len(state.tasks) > state.asking or not state.open_questions:
         return run_pb2.RUN_STATUS_RUNNING
     # A node whose conditions are all decided may wait for a turn, like one that has not acted yet.
     if _goes_on(state):
@@ -270,7 +270,7 @@ def live_status(state: RunState) -> int:
 
 def only_sleeps(state: RunState) -> bool:
     """Whether nothing happens to a run before time passes, or somebody wants something of it."""
-    if not state.sleeping or state.sleeping != len(state.tasks):
+    if not state.sleeping or state.sleeping + state.asking != len(state.tasks):
         return False
     return not _goes_on(state)
 

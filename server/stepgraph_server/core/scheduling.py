@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import event_pb2
-from stepgraph_server.core import tasks
+from stepgraph_server.core import tasks, tool_approvals
 from stepgraph_server.core.instants import to_timestamp
 from stepgraph_server.core.policies import NO_LIMITS, resolve_limits, resolve_retry
 from stepgraph_server.core.requirements import both_selectors, requirement_message
@@ -40,6 +40,7 @@ def schedule(turn: Turn, activation: Activation, effect: Effect, number: int, in
         apply_options(task, effect.options)
     if effect.streaming is not None:
         task.streaming = effect.streaming
+    take_approval(turn.state, task)
     tools_digest = "" if effect.tools is None else _record_tools(turn, effect.tools)
     event = turn.next_event()
     fact = event.task_scheduled
@@ -53,7 +54,7 @@ def schedule(turn: Turn, activation: Activation, effect: Effect, number: int, in
         fact.prompt_digest = effect.prompt_digest
     if tools_digest:
         fact.tools_digest = tools_digest
-    _record(turn, task, event, hold=activation.node.max_concurrency > 0 and is_held(activation))
+    _record(turn, task, event, hold=activation.is_full)
 
 
 def schedule_condition(turn: Turn, activation: Activation, edge_id: str, name: str) -> None:
@@ -139,6 +140,16 @@ def reset_policies(task: Task) -> None:
         apply_options(task, effect.options)
 
 
+def take_approval(state: RunState, task: Task) -> None:
+    """Let the answer to a node's question about its call count as the approval of that call."""
+    activation = task.activation
+    if activation.answer is None or task.key[0] != "tool":
+        return
+    question = state.questions[activation.question_id].interrupt
+    if question.HasField("tool"):
+        task.approved = tool_approvals.approved_digest(question, activation.answer)
+
+
 def apply_options(task: Task, options: transition_pb2.EffectOptions) -> None:
     """Put what an effect says of its tries, limits and executors over what its node says."""
     if options.HasField("retry"):
@@ -175,7 +186,8 @@ def new_task(
 def _record(turn: Turn, task: Task, event: event_pb2.RunEvent, *, hold: bool) -> None:
     fact = event.task_scheduled
     fact.requirement.CopyFrom(task.requirement)
-    placement = None if hold else turn.world.place(task)
+    asks = tool_approvals.is_needed(turn, task)
+    placement = None if hold or asks else turn.world.place(task)
     if placement is not None:
         assignment = fact.assignment
         assignment.attempt = 1
@@ -185,6 +197,8 @@ def _record(turn: Turn, task: Task, event: event_pb2.RunEvent, *, hold: bool) ->
     turn.record(event)
     if placement is not None:
         tasks.send(turn, task)
+    elif asks:
+        tool_approvals.ask(turn, task)
     elif not hold:
         tasks.wait_for_room(turn, task)
 
@@ -200,11 +214,9 @@ def _record_tools(turn: Turn, tools: ToolSet) -> str:
                 tool_digests=[
                     tools.offered[definition.name].digest for definition in tools.definitions
                 ],
+                approval_tools=[
+                    name for name, tool in tools.offered.items() if tool.requires_approval
+                ],
             ),
         )
     return tools.digest
-
-
-def is_held(activation: Activation) -> bool:
-    """Whether one more task of the activation's turn has to wait until others have ended."""
-    return 0 < activation.node.max_concurrency <= activation.outstanding

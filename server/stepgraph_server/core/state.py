@@ -131,6 +131,8 @@ class Activation:
     #: The calls that the turn's tasks perform, by position; "" where none.
     call_ids: list[str] = field(default_factory=list)
     outstanding: int = 0
+    #: How many of these wait for a person's approval.
+    asking: int = 0
     #: Tasks of that turn that a concurrency cap holds back, in order.
     held: deque[Task] = field(default_factory=deque)
     #: The id of its question, if it asked one.
@@ -157,10 +159,17 @@ class Activation:
     #: Transient: what its action gave, so that evolve need not ask the action again.
     settled: Settled | None = None
 
+    @property
+    def is_full(self) -> bool:
+        """Whether one more task has to wait until others have ended. Who waits for a person takes no place."""
+        return 0 < self.node.max_concurrency <= self.outstanding - self.asking
+
 
 class TaskStatus(enum.Enum):
     """Where a task is."""
 
+    #: A person has to approve it before it is first tried.
+    ASKING = enum.auto()
     #: It waits for an executor, or for its turn under a concurrency cap.
     QUEUED = enum.auto()
     #: An executor has it.
@@ -212,6 +221,12 @@ class Task:
     held: bool = False
     #: The process that it would best go to; "" if any will do.
     prefers: str = ""
+    #: The question about it, if there was one.
+    question_id: str = ""
+    #: The digest of what a person has approved; "" if nobody has.
+    approved: str = ""
+    #: The arguments that a person has put in place of those that were asked for.
+    args: str | None = None
     #: Transient: it was put among those that wait for room.
     waits: bool = False
     #: Transient: the executor has it for sure.
@@ -364,6 +379,8 @@ class RunState:
     tasks: dict[str, Task] = field(default_factory=dict)
     #: How many of the tasks are sleeps.
     sleeping: int = 0
+    #: How many of the tasks wait for a person's approval.
+    asking: int = 0
     questions: dict[str, Question] = field(default_factory=dict)
     open_questions: int = 0
     #: Signals that came and that nobody has taken, in order.

@@ -52,6 +52,9 @@ def suspend(turn: Turn, activation: Activation, wanted: transition_pb2.Transitio
 
 def is_suspension(activation: Activation, question: interrupt_pb2.Interrupt) -> bool:
     """Whether a question is asked in the middle of an action, not before it."""
+    if question.task_id:
+        # The approval of a tool: the action goes on meanwhile.
+        return False
     return activation.program is not None or question.reason.HasField("signal")
 
 

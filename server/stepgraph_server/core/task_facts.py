@@ -5,19 +5,21 @@ Rules: everything here follows from the event and the state before it; `core/tas
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stepgraph.v1 import failure_pb2
+from stepgraph_server.core import tool_approvals
 from stepgraph_server.core.decisions import OfferedTool
 from stepgraph_server.core.instants import from_timestamp
 from stepgraph_server.core.requirements import requirement_key
 from stepgraph_server.core.scheduling import (
     SLEEP_KEY,
     apply_options,
-    is_held,
     mark_poll,
     mark_sleep,
     new_task,
+    take_approval,
 )
 from stepgraph_server.core.spawn import Spawn
 from stepgraph_server.core.spawning import enter, locate
@@ -69,6 +71,8 @@ def apply_tools_offered(state: RunState, event: event_pb2.RunEvent) -> None:
         )
         for definition, digest in zip(definitions, fact.tool_digests, strict=True)
     }
+    for name in fact.approval_tools:
+        offered[name] = replace(offered[name], requires_approval=True)
     state.tool_sets[fact.digest] = ToolSet(
         digest=fact.digest, definitions=definitions, offered=offered
     )
@@ -94,7 +98,7 @@ def apply_task_scheduled(state: RunState, event: event_pb2.RunEvent) -> None:
         activation.call_ids[task.index] = task.call_id
         if fact.tools_digest:
             activation.tools_digest = fact.tools_digest
-        if activation.node.max_concurrency and is_held(activation):
+        if activation.is_full:
             task.held = True
             activation.held.append(task)
     activation.outstanding += 1
@@ -147,6 +151,7 @@ def _replayed_task(state: RunState, fact: event_pb2.TaskScheduled, now: Instant)
         mark_sleep(task, from_timestamp(fact.due_time))
     elif activation.program is not None:
         _set_apart(activation.program, task)
+    take_approval(state, task)
     return task
 
 
@@ -202,11 +207,9 @@ def apply_task_completed(state: RunState, event: event_pb2.RunEvent) -> None:
 
 
 def _complete_without_attempt(state: RunState, fact: event_pb2.TaskCompleted) -> None:
-    """The server gave the result by itself: a sleep is over, a fork was given it, a call can't run, or a Map begins."""
+    """Nobody worked: a sleep is over, a person refused a call, a fork was given the result, a call can't run, a Map begins."""
     task = state.tasks.get(fact.task_id)
     if task is not None:
-        if task.status is TaskStatus.SLEEPING:
-            state.sleeping -= 1
         _end(state, task, fact.result)
         return
     activation, middle, last = _locate(state, fact.task_id)
@@ -266,8 +269,7 @@ def apply_task_cancelled(state: RunState, event: event_pb2.RunEvent) -> None:
     fact = event.task_cancelled
     state.tokens.add(fact.usage)
     task = state.tasks.pop(fact.task_id)
-    if task.status is TaskStatus.SLEEPING:
-        state.sleeping -= 1
+    _leave_counts(state, task)
     _count(task.activation, -1)
 
 
@@ -278,18 +280,25 @@ def _forget_holder(task: Task) -> None:
         task.activation.program.forget_holder()
 
 
+def _leave_counts(state: RunState, task: Task) -> None:
+    """Count the task no more among those that sleep or wait for a person."""
+    if task.status is TaskStatus.SLEEPING:
+        state.sleeping -= 1
+    tool_approvals.leave(state, task)
+
+
 def _end(state: RunState, task: Task, result: Result) -> None:
     del state.tasks[task.id]
     activation = task.activation
+    had_place = task.status is not TaskStatus.ASKING
+    _leave_counts(state, task)
     activation.outstanding -= 1
     if activation.parent is not None:
         _count(activation.parent, -1)
-    if activation.held:
+    if activation.held and had_place:
         # What is held back never ends before what holds it back: both were scheduled at once, with the same limits.
         released = activation.held.popleft()
-        released.held = False
-        # It is ready now, so its queue limit counts from now.
-        released.queued_at = state.updated_at
+        tool_approvals.release(state, released)
         arm(state, released)
     if not task.edge_id:
         if activation.program is not None:

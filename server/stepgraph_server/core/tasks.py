@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import event_pb2, failure_pb2, task_pb2
+from stepgraph_server.core import tool_approvals
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.inputs import AttemptOver, Enqueue, Send, StopAttempt
 from stepgraph_server.core.instants import (
@@ -38,13 +39,29 @@ DUE_PREFIX: Final = "task:"
 
 
 def assign(turn: Turn, task: Task) -> None:
-    """Hand a waiting task to an executor that has room, or let it wait. In a paused run it waits without being asked for."""
+    """Hand a waiting task to an executor that has room, or let it wait; ask for approval first, if it needs that.
+
+    In a paused run it waits without being asked for.
+    """
     if turn.state.paused:
         return
+    following: Task | None = task
+    # A loop, not calls: where an executor has come that wants approval, each of a long row may have to be asked about.
+    while following is not None:
+        following = _hand_out(turn, following)
+
+
+def _hand_out(turn: Turn, task: Task) -> Task | None:
+    """Hand out one task, or ask about it. Returns the one that has its place now, if it waits for a person."""
+    if tool_approvals.is_needed(turn, task):
+        held = task.activation.held
+        following = held[0] if held else None
+        tool_approvals.ask(turn, task)
+        return following if following is not None and not following.held else None
     placement = turn.world.place(task)
     if placement is None:
         wait_for_room(turn, task)
-        return
+        return None
     turn.emit(
         "task_assigned",
         event_pb2.TaskAssigned(
@@ -57,6 +74,7 @@ def assign(turn: Turn, task: Task) -> None:
         ),
     )
     send(turn, task)
+    return None
 
 
 def send(turn: Turn, task: Task) -> None:
@@ -115,6 +133,7 @@ def is_within(activation: Activation | None, outer: Activation) -> bool:
 
 def end_cancelled(turn: Turn, task: Task, fact: event_pb2.TaskCancelled) -> None:
     """Record that a task was cancelled."""
+    tool_approvals.close_question(turn, task, fact.reason)
     attempt = task.attempt if task.status is TaskStatus.ASSIGNED else 0
     turn.emit("task_cancelled", fact)
     if attempt:
@@ -238,7 +257,7 @@ def _wants_executor(turn: Turn, task: Task) -> bool:
         case TaskStatus.BACKOFF:
             assert task.retry_at is not None
             return turn.now >= task.retry_at
-        case TaskStatus.ASSIGNED | TaskStatus.SLEEPING:
+        case TaskStatus.ASSIGNED | TaskStatus.SLEEPING | TaskStatus.ASKING:
             return False
 
 
@@ -266,6 +285,9 @@ def due_at(task: Task) -> Instant | None:
     """Return when something about a task is due, or None."""
     limits = task.limits
     at: int = NEVER
+    if task.status is TaskStatus.ASKING:
+        # No limit counts the time that people take; their question has a deadline of its own.
+        return None
     if limits.total:
         at = task.scheduled_at + limits.total
     if task.status is TaskStatus.ASSIGNED:
@@ -297,7 +319,7 @@ def _attempt_due_at(task: Task, at: int) -> int:
 def on_due(turn: Turn, task: Task) -> None:
     """Do what is due about a task; look again later if nothing is."""
     now, limits = turn.now, task.limits
-    if turn.state.stopping is not None:
+    if turn.state.stopping is not None or task.status is TaskStatus.ASKING:
         return
     if limits.total and now >= task.scheduled_at + limits.total:
         _over(turn, task, "TOTAL_LIMIT", limits.total, "the whole task", for_good=True)

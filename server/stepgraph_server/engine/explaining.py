@@ -60,7 +60,7 @@ def waits_of(state: RunState, connected: Connected) -> list[run_service_pb2.Wait
             break
         waits.append(_of_task(state, task, connected))
     for question in state.questions.values():
-        if question.open and len(waits) < MAX_WAITS:
+        if question.open and not question.interrupt.task_id and len(waits) < MAX_WAITS:
             waits.append(
                 run_service_pb2.Wait(
                     task_id=question.interrupt.activation_id,
@@ -106,6 +106,15 @@ def _of_task(state: RunState, task: Task, connected: Connected) -> run_service_p
             assert task.assigned_at is not None
             wait.since_time.CopyFrom(to_timestamp(task.assigned_at))
             wait.description = _of_attempt(task, connected)
+        case TaskStatus.ASKING:
+            question = state.questions[task.question_id]
+            wait.since_time.CopyFrom(question.interrupt.open_time)
+            if question.interrupt.HasField("deadline_time"):
+                wait.due_time.CopyFrom(question.interrupt.deadline_time)
+            wait.question.CopyFrom(interrupts.current(question))
+            wait.description = (
+                f"{task.label} waits for approval: stepgraph answer {task.question_id} …"
+            )
         case TaskStatus.QUEUED:
             wait.description = _of_queued(task, wait.capable_executors)
         case _:

@@ -57,6 +57,11 @@ class RunWorld:
         """Return the tools on offer."""
         return self._catalogue.tools(self._key.namespace, selector)
 
+    def requires_approval(self, task: Task) -> bool:
+        """Whether an executor that could take the task says that a person must approve its tool."""
+        key = (task.key[1], task.key[2])
+        return key in self._catalogue.approvals(self._key.namespace, task.selector)
+
     def jitter(self) -> float:
         """Return a number from -1 to 1."""
         return self._jitter()

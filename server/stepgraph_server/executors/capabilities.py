@@ -19,7 +19,6 @@ from stepgraph_server.executors.violations import refuse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from stepgraph.v1 import llm_pb2
 
 RequirementKey: TypeAlias = tuple[str, ...]
 
@@ -77,7 +76,7 @@ def declare(
                 refuse(place, f"{' '.join(key)} is declared twice")
             declared[key] = capability
         if capability.WhichOneof("kind") == "tool":
-            tools[capability.tool.definition.name] = _offer(capability.tool.definition, place)
+            tools[capability.tool.definition.name] = _offer(capability.tool, place)
     return _build(declared, tools, path)
 
 
@@ -211,13 +210,6 @@ def _check_tool(tool: executor_service_pb2.Capability.Tool, path: str) -> None:
     definition = tool.definition
     if definition.name in RESERVED_TOOLS:
         refuse(f"{path}.definition.name", f"{definition.name} is a tool of the server's own")
-    if tool.requires_approval:
-        refuse(
-            f"{path}.requires_approval",
-            f"the tool {definition.name} needs a person's approval, which this server can't ask for yet; "
-            "it would never be run without one",
-            "NOT_YET_SUPPORTED",
-        )
     if len(definition.description.encode()) > MAX_DESCRIPTION_BYTES:
         refuse(f"{path}.definition.description", f"is above {MAX_DESCRIPTION_BYTES} bytes")
     for name, text in (
@@ -229,8 +221,12 @@ def _check_tool(tool: executor_service_pb2.Capability.Tool, path: str) -> None:
             refuse(f"{path}.definition.{name}", problem)
 
 
-def _offer(definition: llm_pb2.ToolDefinition, path: str) -> ToolOffer:
+def _offer(tool: executor_service_pb2.Capability.Tool, path: str) -> ToolOffer:
     try:
-        return ToolOffer(definition=definition, digest=digest(definition))
+        return ToolOffer(
+            definition=tool.definition,
+            digest=digest(tool.definition),
+            requires_approval=tool.requires_approval,
+        )
     except CanonicalError as error:
         refuse(f"{path}.tool.definition", str(error), "UNKNOWN_VARIANT")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stepgraph.v1 import interrupt_pb2
+from stepgraph_server.core import canonical
 from stepgraph_server.core.actions.messages import value_blocks
 from stepgraph_server.core.failures import failure
 
@@ -35,6 +37,13 @@ def settled_decision(poll: Poll, *, performed: Sequence[str]) -> state_pb2.Graph
     if decision is None or len(performed) == len(decision.tool_calls.calls):
         return None
     return None if all(call.id in performed for call in open_calls(poll)) else decision
+
+
+def call_question(name: str, args: str, *, call_id: str = "") -> interrupt_pb2.ToolQuestion:
+    """Return a call as a person is asked about it. What was approved is what runs, by its digest."""
+    args = args or "{}"
+    digest = canonical.digest_text(f"{name}\n{args}")
+    return interrupt_pb2.ToolQuestion(tool_name=name, args=args, digest=digest, call_id=call_id)
 
 
 def tool_error(node_id: str, results: Sequence[transition_pb2.ToolResult]) -> failure_pb2.Failure:

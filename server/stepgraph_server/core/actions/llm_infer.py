@@ -22,6 +22,7 @@ from stepgraph_server.core.decisions import (
     reply_text,
     switch_paradigm_definition,
 )
+from stepgraph_server.core.inputs import ToolOffer
 from stepgraph_server.core.names import is_reserved, is_variable
 from stepgraph_server.core.requirements import both_selectors
 from stepgraph_server.core.state import ToolSet
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stepgraph_server.core.actions.step import Poll, Step
-    from stepgraph_server.core.inputs import ToolOffer
     from stepgraph_server.core.state import RunState
 
 _LLM_FIELD = 1
@@ -228,28 +228,30 @@ def _tool_filter(poll: Poll, action: graph_pb2.NodeAction.LlmInfer) -> llm_pb2.T
 def _tool_set(
     state: RunState, wanted: llm_pb2.ToolFilter | None, offers: tuple[ToolOffer, ...]
 ) -> ToolSet:
-    found = [(offer.definition, offer.digest) for offer in offers]
+    found = [*offers]
     graph = state.graph
     if graph.offers_delegate:
-        found.append((delegate_definition(), ""))
+        found.append(ToolOffer(definition=delegate_definition(), digest=""))
     if graph.switch_paradigms:
-        found.append((switch_paradigm_definition(graph.switch_paradigms), ""))
-    found = [
-        (definition, digest)
-        for definition, digest in found
-        if filter_passes(wanted, definition.name)
-    ]
-    lines = [
-        f"{definition.name} {digest or canonical.digest(definition)}"
-        for definition, digest in found
-    ]
+        definition = switch_paradigm_definition(graph.switch_paradigms)
+        found.append(ToolOffer(definition=definition, digest=""))
+    found = [each for each in found if filter_passes(wanted, each.definition.name)]
     return ToolSet(
-        digest=canonical.digest_text("\n".join(lines)),
-        definitions=tuple(definition for definition, _ in found),
+        digest=canonical.digest_text("\n".join(map(_line, found))),
+        definitions=tuple(each.definition for each in found),
         offered={
-            definition.name: OfferedTool(
-                name=definition.name, digest=digest, input_schema=definition.input_schema
+            each.definition.name: OfferedTool(
+                name=each.definition.name,
+                digest=each.digest,
+                input_schema=each.definition.input_schema,
+                requires_approval=each.requires_approval,
             )
-            for definition, digest in found
+            for each in found
         },
     )
+
+
+def _line(offer: ToolOffer) -> str:
+    """Return what tells an offer apart from others, in the digest of a set."""
+    line = f"{offer.definition.name} {offer.digest or canonical.digest(offer.definition)}"
+    return f"{line} approval" if offer.requires_approval else line

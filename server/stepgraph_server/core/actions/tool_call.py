@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepgraph.v1 import conversation_pb2, failure_pb2, graph_pb2, interrupt_pb2
-from stepgraph_server.core import canonical, json_text
+from stepgraph_server.core import json_text
 from stepgraph_server.core.actions.calls import (
+    call_question,
     open_calls,
     provider_id_of,
     settled_decision,
@@ -28,6 +29,7 @@ from stepgraph_server.core.actions.step import (
 )
 from stepgraph_server.core.decisions import judge_call
 from stepgraph_server.core.failures import failure
+from stepgraph_server.core.requirements import both_selectors
 from stepgraph_server.core.templates import ArgsTemplate, Template
 
 if TYPE_CHECKING:
@@ -107,11 +109,22 @@ def _call(poll: Poll) -> conversation_pb2.ToolCallBlock | Fail:
 
 
 def question(poll: Poll) -> interrupt_pb2.ToolQuestion | Fail:
-    """Return the call as a person is asked about it; what was approved is what runs, by its digest."""
+    """Return the call as a person is asked about it."""
     call = _call(poll)
     if isinstance(call, Fail):
         return call
-    args = call.args or "{}"
-    return interrupt_pb2.ToolQuestion(
-        tool_name=call.name, args=args, digest=canonical.digest_text(f"{call.name}\n{args}")
-    )
+    asked = call_question(call.name, call.args, call_id=call.id)
+    asked.input_schema = _input_schema(poll, call)
+    return asked
+
+
+def _input_schema(poll: Poll, call: conversation_pb2.ToolCallBlock) -> str:
+    """Return what other arguments must satisfy: what the model was told, else what is on offer now."""
+    if call.id:
+        tools = poll.state.tool_sets.get(poll.view.carried.tools_digest)
+        offered = tools.offered.get(call.name) if tools is not None else None
+        return offered.input_schema if offered is not None else ""
+    assert poll.world is not None, "a question is never asked by a fold"
+    offers = poll.world.tools(both_selectors(poll.state.selector, poll.activation.node.selector))
+    schemas = (each.definition.input_schema for each in offers if each.definition.name == call.name)
+    return next(schemas, "")

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
     from stepgraph_server.core.validation.report import Report
 
 #: Fields of StateGraph.
-GRAPH_FIELDS: Final = (
-    "approval_filter",
-    "tools",
-)
+GRAPH_FIELDS: Final = ("tools",)
 #: Fields of GraphNode, with dots into what they hold.
 NODE_FIELDS: Final = (
     "action.subgraph",

@@ -94,13 +94,14 @@ def test_what_is_declared_twice_is_refused():
     assert refused(tool(description="1"), tool(description="2")).path == "capabilities[1]"
 
 
-def test_a_tool_that_needs_approval_is_refused_because_it_would_never_be_approved():
+def test_an_offer_says_whether_its_calls_need_approval():
     capability = tool("pay")
     capability.tool.requires_approval = True
-    violation = refused(agent("k"), capability)
-    assert violation.path == "capabilities[1].tool.requires_approval"
-    assert violation.reason == "NOT_YET_SUPPORTED"
-    assert "pay" in violation.message
+    tools = declare([capability, tool("look")]).tools
+    assert tools["pay"].requires_approval
+    assert not tools["look"].requires_approval
+    # It is no part of the definition, so executors that differ in it offer the same tool.
+    assert tools["pay"].digest == declare([tool("pay")]).tools["pay"].digest
 
 
 def test_too_many_are_refused(monkeypatch):

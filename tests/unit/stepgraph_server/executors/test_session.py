@@ -133,15 +133,6 @@ class TestBeginning:
         assert event.reason == "HELLO_INVALID"
         assert "PAYLOAD_TOO_LARGE" in event.message
 
-    def test_a_tool_that_needs_approval_ends_it_and_says_why(self):
-        capability = tool("pay")
-        capability.tool.requires_approval = True
-        session = ServerSession(Terms(), NOW)
-        (event,) = session.receive(up(hello=hello(capabilities=[capability])), NOW)
-        assert event.reason == "HELLO_INVALID"
-        assert event.message.startswith("NOT_YET_SUPPORTED: hello.capabilities[0].tool.")
-        assert event.violations[0].reason == "NOT_YET_SUPPORTED"
-
     def test_a_capability_of_a_newer_version_is_rejected_and_the_session_lives(self):
         session = ServerSession(Terms(), NOW)
         newer = pb.Capability.FromString(NEWER)
@@ -215,14 +206,6 @@ class TestFrames:
         assert frame.reject.field == "update.added_capabilities[1].agent.kind"
         (event,) = session.receive(up(update=pb.Update(added_capabilities=[agent("b")])), NOW)
         assert not event.abilities.can(("agent", "a"))
-
-    def test_an_update_with_a_tool_that_needs_approval_is_rejected_as_not_yet_supported(self):
-        capability = tool("pay")
-        capability.tool.requires_approval = True
-        session = live()
-        session.receive(up(update=pb.Update(added_capabilities=[capability])), NOW)
-        (frame,) = down(session)
-        assert frame.reject.reason == "NOT_YET_SUPPORTED"
 
     def test_an_update_with_a_newer_capability_takes_what_is_known(self):
         session = live()
