@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 
+import click
 import pytest
 
+from stepgraph_client.command.main import stepgraph
 from tests.shapes.stage import SHAPES, shape
 
 NAMES = sorted(path.stem for path in SHAPES.glob("*.yaml"))
@@ -36,6 +39,19 @@ def test_it_bears_its_name_and_says_what_it_needs_and_how_it_is_started(name):
     assert "# Needs: " in header
     is_inner = "Run by `" in header
     assert is_inner or f"stepgraph run examples/shapes/{name}.yaml" in header
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_command_line_takes_what_its_header_says(name):
+    header = (SHAPES / f"{name}.yaml").read_text().partition("\nname:")[0]
+
+    for line in re.findall(r"stepgraph (?:run|graphs|answer) [^|(\n]*", header):
+        _, verb, *words = shlex.split(line)
+        context = click.Context(stepgraph)
+        command = stepgraph.get_command(context, verb)
+        assert command is not None, line
+        # Raises UsageError for what it does not take.
+        command.make_context(verb, words, parent=context)
 
 
 def test_the_table_lists_every_shape_and_no_other():
