@@ -18,6 +18,13 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from pydantic import TypeAdapter
 
 from stepgraph.v1 import failure_pb2, llm_pb2, transition_pb2, value_pb2
+from stepgraph.v1.conversation_pb2 import (
+    ROLE_TOOL,
+    ContentBlock,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+)
 from stepgraph_client.durations import Span, to_duration
 from stepgraph_client.errors import StepgraphError
 from stepgraph_client.graphs import GraphSource, graph_ref
@@ -171,6 +178,21 @@ class ModelReply:
         blocks = self.response.message.content
         return tuple(block.tool_call for block in blocks if block.HasField("tool_call"))
 
+    def answered(self, results: Sequence[object]) -> conversation_pb2.Message:
+        """Return the message that tells the model what came of its calls, in their order; it goes behind `message`.
+
+        Args:
+            results: Values, or an EffectFailed for what failed, as `ctx.settled` gives them.
+
+        Raises:
+            ValueError: There are more or fewer results than calls, which providers refuse.
+        """
+        if len(results) != len(self.calls):
+            message = f"the reply has {len(self.calls)} calls, and there are {len(results)} results"
+            raise ValueError(message)
+        pairs = zip(self.calls, results, strict=True)
+        return Message(role=ROLE_TOOL, content=[_answer(call, result) for call, result in pairs])
+
     @property
     def usage(self) -> llm_pb2.Usage:
         """What it cost."""
@@ -203,6 +225,23 @@ def llm(prompt: str = "", **options: Unpack[ModelOptions]) -> Effect[ModelReply]
     return Effect(
         message=transition_pb2.Effect(llm=transition_pb2.Effect.Llm(request=request)),
         read=lambda result: ModelReply(response=_ended(result).llm.response),
+    )
+
+
+def _answer(call: conversation_pb2.ToolCallBlock, result: object) -> ContentBlock:
+    failed = isinstance(result, EffectFailed)
+    if isinstance(result, EffectFailed):
+        reported = result.code == TOOL_ERROR
+        text = result.failure.message if reported else f"{result.code}: {result.failure.message}"
+    else:
+        text = _as_text(result)
+    return ContentBlock(
+        tool_result=ToolResultBlock(
+            call_id=call.id,
+            provider_id=call.provider_id,
+            content=[ContentBlock(text=TextBlock(text=text))],
+            is_error=failed,
+        )
     )
 
 
@@ -352,9 +391,15 @@ def _ended(result: transition_pb2.EffectResult) -> transition_pb2.EffectResult:
 
 
 def _reported(given: transition_pb2.ToolResult) -> failure_pb2.Failure:
-    said = from_value(given.output) if given.HasField("output") else _joined(given.content)
+    said = (
+        _as_text(from_value(given.output)) if given.HasField("output") else _joined(given.content)
+    )
     return failure_pb2.Failure(
         code=TOOL_ERROR,
         category=failure_pb2.FAILURE_CATEGORY_BUSINESS,
-        message=said if isinstance(said, str) else json.dumps(said, ensure_ascii=False),
+        message=said,
     )
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -333,6 +333,69 @@ async def test_spawned_work_comes_back_in_order_with_its_failures(bench):
     assert await run.result() == [0, 2, "BAD_LUCK", 6, 10, 12, 14]
 
 
+async def test_an_agent_is_a_loop_in_ordinary_code(bench):
+    """A model, its tools, and the conversation that the program keeps in the state of the run."""
+    model = bench.model("m", replies=[calls(call("add", a=1, b=2), call("add", a=3)), "7 in all"])
+
+    @bench.tool
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    @bench.step("p")
+    async def agent(ctx: StepContext):
+        ctx.update(messages=[str(ctx.input)])
+        while True:
+            said = await ctx.llm(include_conversation=True, tools=[add])
+            ctx.update(messages=[said.message])
+            if not said.calls:
+                return said.text
+            wanted = [ctx.tool(each.name, each.args) for each in said.calls]
+            ctx.update(messages=[said.answered(await ctx.settled(*wanted))])
+
+    run = await bench.start(one_step(), input="How many?")
+    assert await run.result() == "7 in all"
+    shown = [block for message in model.asked[1].messages for block in message.content]
+    first, second = (block.tool_result for block in shown if block.HasField("tool_result"))
+    assert first.content[0].text.text == "3"
+    assert second.is_error
+    assert "bad arguments: b" in second.content[0].text.text
+    assert len(run.messages) == 4
+
+
+async def test_a_program_outlives_the_server(tmp_path):
+    """Server and executor are others after a restart; what was done is in the journal, and is told again."""
+    asked = []
+
+    async def patient(ctx: StepContext):
+        first = await ctx.tool("t", n=1)
+        sure = await ctx.ask("go on?")
+        await ctx.sleep("30d")
+        return [first, sure, await ctx.tool("t", n=2)]
+
+    def open_bench():
+        return Workbench(data=tmp_path / "runs.db")
+
+    def declare(bench):
+        asked.append(bench.tools("t", lambda arguments: arguments["n"]).asked)
+        bench.step("p")(patient)
+
+    async with open_bench() as bench:
+        declare(bench)
+        run = await bench.start(one_step())
+        await run.question()
+    async with open_bench() as bench:
+        declare(bench)
+        again = await bench.run(run.run_id)
+        await again.answer(reply(value="yes"))
+        await again.reached(lambda so_far: any("sleep" in line for line in so_far.waits_for()))
+    async with open_bench() as bench:
+        declare(bench)
+        again = await bench.run(run.run_id)
+        assert await again.result() == [1, "yes", 2]
+    assert [len(each) for each in asked] == [1, 0, 1]
+
+
 async def test_signals_reach_programs_early_and_late(bench):
     """One that came before it was waited for is there at once; several are one value."""
 

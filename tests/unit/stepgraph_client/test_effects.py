@@ -185,3 +185,32 @@ def test_text_that_is_stored_says_how_it_is_read():
     block.text.stored.digest = "sha256:0"
     with pytest.raises(ValueError, match=r"ctx\.text_of"):
         effects.text_in(conversation_pb2.Message(content=[text_block("a"), block]))
+
+
+def test_calls_are_answered_in_their_order():
+    """Values, errors of tools and failures, each under the id of its call; too few are refused."""
+    response = llm_pb2.LlmResponse()
+    for name in ("a", "b", "c"):
+        call = conversation_pb2.ToolCallBlock(id=name, provider_id=f"p{name}", name="t")
+        response.message.content.add().tool_call.CopyFrom(call)
+    reply = ModelReply(response=response)
+    with pytest.raises(EffectFailed) as reported:
+        outcome(tool_gave(0, 0, "no such page", is_error=True))
+    with pytest.raises(EffectFailed) as broken:
+        outcome(failed(0, 0))
+    message = reply.answered([{"n": 1}, reported.value, broken.value])
+    assert message.role == conversation_pb2.ROLE_TOOL
+    blocks = [block.tool_result for block in message.content]
+    assert [(each.call_id, each.provider_id) for each in blocks] == [
+        ("a", "pa"),
+        ("b", "pb"),
+        ("c", "pc"),
+    ]
+    assert [each.content[0].text.text for each in blocks] == [
+        '{"n": 1}',
+        "no such page",
+        "BROKEN: no",
+    ]
+    assert [each.is_error for each in blocks] == [False, True, True]
+    with pytest.raises(ValueError, match="3 calls, and there are 1 results"):
+        reply.answered(["x"])
