@@ -6,6 +6,7 @@ refer to. An event that this version does not know gives no line. `EventPrinter`
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -365,8 +366,18 @@ def question_lines(question: Interrupt, command: str = "stepgraph") -> Iterator[
             else "then the node fails"
         )
         yield Line(text=f"  open until {wording.time_text(question.deadline_time)}, {default}")
+    if question.reason.WhichOneof("kind") == "signal":
+        yield Line(text=f"  {command} {_signal_words(question)}")
     for each in answer_options(question):
         yield Line(text=f"  {command} answer {question.interrupt_id} {each}")
+
+
+def _signal_words(question: Interrupt) -> str:
+    signal = question.reason.signal
+    words = ["runs", "signal", question.run_id, signal.name]
+    return shlex.join(
+        [*words, "--correlation", signal.correlation] if signal.correlation else words
+    )
 
 
 def answer_options(question: Interrupt) -> Sequence[str]:

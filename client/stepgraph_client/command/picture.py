@@ -55,9 +55,11 @@ class RunPicture:
 
     @property
     def standing(self) -> str:
-        """How the run stands, in a word: its status, or that all it waits for is people."""
-        waits = self.status == "running" and self.questions and not self.tasks
-        return "waits for an answer" if waits else self.status
+        """How the run stands, in a word: its status, or that all it waits for is people, or signals."""
+        if self.status != "running" or self.tasks or not self.questions:
+            return self.status
+        kinds = {each.reason.WhichOneof("kind") for each in self.questions.values()}
+        return "waits for a signal" if kinds == {"signal"} else "waits for an answer"
 
     def take(self, event: RunEvent) -> None:
         """Let an event change the picture."""
@@ -75,9 +77,15 @@ class RunPicture:
         self.graph = graph_text(event.run_started.graph)
 
     def _run_forked(self, event: RunEvent) -> None:
-        # What was under way in the run before goes on here; its own start is now.
+        # What was under way in the run before is given out again here, and its questions are asked again under new ids.
         self.run_id = event.run_forked.run_id
+        if event.run_forked.HasField("graph"):
+            self.graph = graph_text(event.run_forked.graph)
+        self.status = "running"
         self.start_s = seconds_of(event)
+        self.questions.clear()
+        for task_id in list(self.tasks):
+            self._change(task_id, event, executor_id="", trouble="")
 
     def _superstep_started(self, event: RunEvent) -> None:
         started = event.superstep_started

@@ -5,6 +5,7 @@ Rules: reads, and changes nothing. Everything is told from the state as it is he
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from stepgraph.v1 import run_service_pb2
@@ -15,6 +16,7 @@ from stepgraph_server.core.state import TaskStatus
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from stepgraph.v1 import interrupt_pb2
     from stepgraph_server.core.state import RunState, Task
     from stepgraph_server.executors.registry import Registry
 
@@ -61,18 +63,7 @@ def waits_of(state: RunState, connected: Connected) -> list[run_service_pb2.Wait
         waits.append(_of_task(state, task, connected))
     for question in state.questions.values():
         if question.open and not question.interrupt.task_id and len(waits) < MAX_WAITS:
-            waits.append(
-                run_service_pb2.Wait(
-                    task_id=question.interrupt.activation_id,
-                    description="waits for an answer: stepgraph answer "
-                    f"{question.interrupt.interrupt_id} …",
-                    since_time=question.interrupt.open_time,
-                    due_time=question.interrupt.deadline_time
-                    if question.interrupt.HasField("deadline_time")
-                    else None,
-                    question=interrupts.current(question),
-                )
-            )
+            waits.append(_of_question(interrupts.current(question)))
     return waits
 
 
@@ -140,6 +131,29 @@ def _of_queued(task: Task, capable: int) -> str:
     return (
         f"{task.label} waits for an executor: none that is connected can do "
         f"{' '.join(task.key[:2])}{labels}; connect one"
+    )
+
+
+def _of_question(asked: interrupt_pb2.Interrupt) -> run_service_pb2.Wait:
+    wait = run_service_pb2.Wait(
+        task_id=asked.activation_id, since_time=asked.open_time, question=asked
+    )
+    if asked.HasField("deadline_time"):
+        wait.due_time.CopyFrom(asked.deadline_time)
+    match asked.reason.WhichOneof("kind"):
+        case "signal":
+            wait.description = f"waits for a signal: {_signal_command(asked)}"
+        case _:
+            wait.description = f"waits for an answer: stepgraph answer {asked.interrupt_id} …"
+    return wait
+
+
+def _signal_command(asked: interrupt_pb2.Interrupt) -> str:
+    """Return what sends the signal, as one would type it."""
+    signal = asked.reason.signal
+    words = ["stepgraph", "runs", "signal", asked.run_id, signal.name]
+    return shlex.join(
+        [*words, "--correlation", signal.correlation] if signal.correlation else words
     )
 
 

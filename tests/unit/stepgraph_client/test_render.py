@@ -334,6 +334,17 @@ def test_what_can_be_answered_depends_on_the_question() -> None:
     assert render.answer_options(signal) == ()
 
 
+def test_a_wait_for_a_signal_comes_with_the_command_that_sends_it() -> None:
+    """It is the run that gets it; an answer would be refused."""
+    wait = Interrupt(interrupt_id="q", node_id="wait", run_id="r")
+    wait.reason.signal.name = "paid"
+    wait.reason.signal.correlation = "order 7"
+    assert [line.text for line in question_lines(wait)] == [
+        "? wait: waits for the signal paid",
+        "  stepgraph runs signal r paid --correlation 'order 7'",
+    ]
+
+
 def printed(*events: RunEvent | TransientEvent, terminal: bool = False) -> str:
     file = io.StringIO()
     console = Console(

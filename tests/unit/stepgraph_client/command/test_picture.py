@@ -94,6 +94,13 @@ def test_tokens_are_counted() -> None:
     assert picture(at(1, task_completed=done), at(2, task_completed=done)).tokens == 14
 
 
+def test_a_run_that_waits_for_signals_alone_says_so() -> None:
+    opened = pb.InterruptOpened()
+    opened.question.interrupt_id = "q"
+    opened.question.reason.signal.name = "paid"
+    assert picture(at(1, interrupt_opened=opened)).standing == "waits for a signal"
+
+
 def test_a_run_that_waits_for_people_alone_says_so() -> None:
     opened = pb.InterruptOpened()
     opened.question.interrupt_id = "q"
@@ -130,6 +137,23 @@ def test_a_fork_goes_by_its_own_name_and_time() -> None:
     forked = pb.RunForked(run_id="f")
     made = picture(at(1, run_started=STARTED), at(2, run_forked=forked))
     assert (made.run_id, made.start_s) == ("f", 2.0)
+
+
+def test_a_fork_takes_nothing_over_that_is_not_so_any_more() -> None:
+    """Questions come again under new ids, tasks go out again, and it is not paused; its graph may be another one."""
+    opened = pb.InterruptOpened()
+    opened.question.interrupt_id = "q"
+    forked = pb.RunForked(run_id="f", graph={"name": "g", "version": 2})
+    made = picture(
+        at(1, run_started=STARTED),
+        scheduled(),
+        at(2, interrupt_opened=opened),
+        at(3, run_paused=pb.RunPaused()),
+        at(4, run_forked=forked),
+    )
+    assert (made.standing, made.graph, made.questions) == ("running", "g@2", {})
+    (task,) = made.tasks.values()
+    assert (task.executor_id, task.since_s) == ("", 4.0)
 
 
 def test_of_a_long_path_the_end_is_kept_and_shown() -> None:

@@ -97,6 +97,17 @@ async def test_questions_sleeps_pauses_and_delays_are_told():
 
 
 @in_virtual_time
+async def test_a_signal_is_told_with_what_sends_it():
+    """Nobody could answer it by its id."""
+    async with rig() as it:
+        wait = {"wait_signal": {"name": "paid", "correlation": "order 7"}}
+        await it.start(graph({"a": {"action": wait}}, []))
+        assert await words(it) == [
+            "waits for a signal: stepgraph runs signal r1 paid --correlation 'order 7'"
+        ]
+
+
+@in_virtual_time
 async def test_a_run_that_ends_waits_for_its_attempts_and_then_for_nothing():
     """A final run waits for nothing; one that is not there can't be explained."""
     async with rig() as it:
