@@ -11,7 +11,7 @@ from stepgraph_server.core.validation import support
 README = Path(__file__).resolve().parents[2] / "README.md"
 
 #: Refused as well, by the one place that reads them, with the field's path.
-ALSO = {"include_descendants", "requires_approval"}
+ALSO = {"include_descendants"}
 
 #: Of gRPC's health service; `Check` and `Watch` are what probes use.
 NOT_OURS = {"List"}

@@ -30,7 +30,7 @@ from stepgraph_server.executors.session_events import (
     SessionClosed,
     Terms,
 )
-from tests.support.hellos import agent, hello, llm, ref, tool
+from tests.support.hellos import agent, hello, llm, ref
 
 NOW = Instant(1_000_000_000)
 NEWER = bytes.fromhex("ba3e00")  # field 999, of a version to come
