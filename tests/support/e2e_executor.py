@@ -1,6 +1,7 @@
 """An executor in a process of its own, to be killed: python -m tests.support.e2e_executor SERVER EXECUTOR_ID.
 
-Its output is its ledger: a line for each call. The tool `work` returns at once, and `hold` never does.
+Its output is its ledger: a line for each call. The tool `work` returns at once, and `hold` never does. The step program `walk` has
+the tool `act` of somebody else do its input, one after the other.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from stepgraph_client import Executor, TaskContext
+from stepgraph_client import Executor, StepContext, TaskContext
 
 
 def say(*words: object) -> None:
@@ -30,6 +31,13 @@ def executor(server: str, executor_id: str) -> Executor:
         say("holds", ctx.idempotency_key)
         await asyncio.Event().wait()
         return executor_id
+
+    @made.step("walk")
+    async def walk(ctx: StepContext) -> list[object]:
+        say("begins", ctx.run_id)
+        done = [await ctx.tool("act", what=what) for what in ctx.input_as(list[str])]
+        say("ends", ctx.run_id)
+        return done
 
     return made
 
