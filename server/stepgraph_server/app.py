@@ -24,6 +24,7 @@ from stepgraph_server.api.server import ApiServer, Backends, refuse_address
 from stepgraph_server.core.inputs import RunLimits
 from stepgraph_server.core.instants import SECOND, Instant
 from stepgraph_server.core.policies import GraphDefaults, Limits, RetryPolicy
+from stepgraph_server.engine.children import Children
 from stepgraph_server.engine.clock import SystemClock
 from stepgraph_server.engine.dispatcher import Dispatcher
 from stepgraph_server.engine.engine import Engine
@@ -222,7 +223,15 @@ class _Parts:
             spawn=self.background.spawn,
             observer=self.telemetry.observer,
         )
-        self.dispatcher.attach(self.runner)
+        self.children = Children(
+            store=store,
+            graphs=graphs,
+            runner=self.runner,
+            clock=clock,
+            limits=run_limits(settings),
+            spawn=self.background.spawn,
+        )
+        self.dispatcher.attach(self.runner, self.children)
         self.engine = Engine(
             store=store,
             graphs=graphs,

@@ -17,6 +17,8 @@ IDS = [f"{path.parent.name}/{path.name.split('.')[0]}" for path in GOLDEN]
 UNWRITTEN = {
     "signal_received",
     "child_started",
+    "child_status_changed",
+    "graphs_resolved",
     "limit_neared",
     "run_paused",
     "run_unpaused",

@@ -12,9 +12,12 @@ from stepgraph.v1 import (
     failure_pb2,
     interrupt_pb2,
     llm_pb2,
+    run_pb2,
     task_pb2,
     value_pb2,
 )
+from stepgraph_server.core.failures import failure
+from stepgraph_server.core.inputs import ChildEnd, ChildSeen
 from stepgraph_server.core.instants import Span, to_duration
 
 if TYPE_CHECKING:
@@ -85,6 +88,12 @@ def result(kind: str, words: Iterable[str]) -> task_pb2.TaskResult:
         case "effect":
             made = task_pb2.TaskResult()
             made.effect.output.CopyFrom(value(" ".join(plain)))
+            return made
+        case "graph":
+            made = task_pb2.TaskResult()
+            made.graph.output.CopyFrom(value(" ".join(plain)))
+            for name, text in named:
+                made.graph.variables[name].CopyFrom(value(text))
             return made
         case other:
             made = task_pb2.TaskResult()
@@ -178,6 +187,36 @@ def _proceed_with(
     if "args" in given:
         made.tool_args = given["args"]
     made.message = given.get("message", "")
+
+
+def child_seen(words: Iterable[str], body: Iterable[str]) -> ChildSeen:
+    """Return how a child run is, from the words of a scenario and the variables below them."""
+    (task_id, status, *rest), named = split(words)
+    usage = llm_pb2.Usage(input_tokens=int(dict(named).get("tokens", "0")))
+    variables = {}
+    for line in body:
+        name, _, text = line.partition(" = ")
+        variables[name.strip()] = value(text.strip())
+    output = why = None
+    match status:
+        case "completed" if rest:
+            output = value(" ".join(rest))
+        case "failed":
+            why = failure_pb2.Failure(code=rest[0], message=" ".join(rest[1:]))
+        case "cancelled":
+            why = failure("CANCELLED", " ".join(rest))
+        case _:
+            pass
+    is_over = status in ("completed", "failed", "cancelled")
+    return ChildSeen(
+        task_id=task_id,
+        run_id="c1",
+        graph=run_pb2.GraphVersion(name="child", version=1),
+        status=run_pb2.RunStatus.Value(f"RUN_STATUS_{status.upper()}"),
+        end=ChildEnd(output=output, variables=variables, failure=why, usage=usage)
+        if is_over
+        else None,
+    )
 
 
 __all__ = ["answer", "cancelled", "failed", "result", "span", "split", "value"]

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf import json_format
 from ruamel.yaml import YAML
 
-from stepgraph.v1 import event_pb2, executor_service_pb2, task_pb2, transition_pb2
+from stepgraph.v1 import event_pb2, executor_service_pb2, run_pb2, task_pb2, transition_pb2
 from stepgraph_client.files import parse_graph
 from stepgraph_server.core import inputs
 from stepgraph_server.core.conversation import message_text
 from stepgraph_server.core.errors import GraphInvalid, Refused
+from stepgraph_server.core.failures import failure
 from stepgraph_server.core.graph import GraphDefaults, check_graph, compile_graph
 from stepgraph_server.core.instants import after, seconds_text, to_timestamp
 from stepgraph_server.core.invariants import outstanding
 from stepgraph_server.core.preparing import prepare
 from stepgraph_server.core.run import next_due
-from stepgraph_server.core.state import RULES_VERSION
+from stepgraph_server.core.state import RULES_VERSION, TaskStatus
 from stepgraph_server.core.tasks import note_accepted, note_progress
 from tests.support import core_reports as reports
 from tests.support.core_run import RUN_ID, PlayedRun
@@ -145,6 +146,9 @@ class Script:
         if "time_limit" in given:
             at = after(self.run.now, reports.span(given["time_limit"]))
             started.time_limit_time.CopyFrom(to_timestamp(at))
+        if "parent" in given:
+            started.parent.run_id, started.parent.task_id = "r0", given["parent"]
+            started.root_run_id, started.depth = "r0", int(given.get("depth", "1"))
         if "delay" in given:
             at = after(self.run.now, reports.span(given["delay"]))
             started.delay_until_time.CopyFrom(to_timestamp(at))
@@ -248,16 +252,35 @@ class Script:
         return self._happen(signal)
 
     def do_pause(self, words: Words, _: Lines) -> Lines:
-        """Pause the run."""
-        return self._happen(inputs.Pause(reason=" ".join(words)))
+        """Pause the run; `by-parent`, because its parent is paused."""
+        by_parent = words[:1] == ["by-parent"]
+        return self._happen(inputs.Pause(reason=" ".join(words), by_parent=by_parent))
 
-    def do_unpause(self, _: Words, __: Lines) -> Lines:
-        """Let a paused run go on."""
-        return self._happen(inputs.Unpause())
+    def do_unpause(self, words: Words, _: Lines) -> Lines:
+        """Let a paused run go on; `by-parent`, because its parent goes on."""
+        return self._happen(inputs.Unpause(by_parent=words[:1] == ["by-parent"]))
 
     def do_go_on(self, _: Words, __: Lines) -> Lines:
         """Go on after a yield."""
         return self._happen(inputs.GoOn())
+
+    def do_child(self, words: Words, body: Lines) -> Lines:
+        """Hear of the child run of a task: `<task> running`, `suspended`, `paused`, `completed <output>`, `failed CODE message` or
+        `cancelled <reason>`, `tokens=`; below it its variables, `name = value`.
+        """
+        return self._happen(reports.child_seen(words, body))
+
+    def do_no_child(self, words: Words, _: Lines) -> Lines:
+        """Hear that there will be no child run for a task: `<task> CODE message`."""
+        task_id, code, *message = words
+        why = failure(code, " ".join(message))
+        return self._happen(inputs.ChildRefused(task_id=task_id, failure=why))
+
+    def do_resolve(self, words: Words, _: Lines) -> Lines:
+        """Hear what references to graphs stand for: `name=digest`."""
+        pairs = [word.split("=", 1) for word in words]
+        graphs = {name: run_pb2.GraphVersion(digest=digest) for name, digest in pairs}
+        return self._happen(inputs.Resolve(graphs=graphs))
 
     def do_look(self, _: Words, __: Lines) -> Lines:
         """Look at the run; nothing happens."""
@@ -320,6 +343,7 @@ class Script:
                 f"{name} {each}" if name != "questions" else "a question"
                 for each in getattr(waits, name)
             ]
+        lines += [f"children {each}" for each in waits.children]
         if waits.due is not None:
             lines.append(f"due in {seconds_text(_since(self.run.now, waits.due))}")
         return lines or ["nothing"]
@@ -328,6 +352,9 @@ class Script:
         """Show the input of a task."""
         run = self.run
         task = run.state.tasks[words[0]]
+        if task.status is TaskStatus.CHILD:
+            given = run_pb2.RunInput.FromString(prepare(run.state, task).build(run.state))
+            return [json_format.MessageToJson(given, indent=None, sort_keys=True)]
         made = task_pb2.TaskInput.FromString(prepare(run.state, task).build(run.state))
         if made.HasField("llm"):
             lines = [f"model {made.llm.model}"]
@@ -342,11 +369,11 @@ class Script:
 
     def do_failure(self, _: Words, __: Lines) -> Lines:
         """Show the run's failure with its details."""
-        failure = self.run.state.failure
-        if failure is None:
+        why = self.run.state.failure
+        if why is None:
             return ["none"]
-        details = [f"  {name}: {text}" for name, text in sorted(failure.details.items())]
-        return [f"{failure_text(failure)} (source {failure.source or 'the server'})", *details]
+        details = [f"  {name}: {text}" for name, text in sorted(why.details.items())]
+        return [f"{failure_text(why)} (source {why.source or 'the server'})", *details]
 
     # How
 

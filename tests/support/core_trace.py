@@ -15,7 +15,20 @@ from stepgraph.v1 import (
     state_pb2,
     transition_pb2,
 )
-from stepgraph_server.core.inputs import AttemptOver, Enqueue, Send, StopAttempt, Yield
+from stepgraph_server.core.inputs import (
+    AttemptOver,
+    Cancel,
+    ChildEnd,
+    Enqueue,
+    Pause,
+    Send,
+    StartChild,
+    StopAttempt,
+    TellChild,
+    TellParent,
+    Unpause,
+    Yield,
+)
 from stepgraph_server.core.instants import Span, from_timestamp, seconds_text
 
 if TYPE_CHECKING:
@@ -54,11 +67,38 @@ def command_lines(commands: Iterable[Command]) -> list[str]:
                     f"> stop {command.task_id}#{command.attempt} at {command.executor_id}: "
                     f"{command.reason}"
                 )
+            case StartChild():
+                lines.append(f"> start the child of {command.task.id}")
+            case TellChild():
+                lines.append(f"> tell the child of {command.task_id} {_wish(command.happened)}")
+            case TellParent():
+                end = command.seen.end
+                done = f", {_end(end)}" if end is not None else ""
+                lines.append(
+                    f"> tell parent {command.parent_run_id}/{command.seen.task_id} "
+                    f"{status_name(command.seen.status)}{done}"
+                )
             case Yield():
                 lines.append("> yield")
             case AttemptOver():
                 pass
     return lines
+
+
+def _wish(happened: Cancel | Pause | Unpause) -> str:
+    match happened:
+        case Cancel():
+            return f"to stop: {happened.reason}"
+        case Pause():
+            return f"to pause: {happened.reason}"
+        case Unpause():
+            return "to go on"
+
+
+def _end(end: ChildEnd) -> str:
+    said = value_text(end.output) if end.failure is None else failure_text(end.failure)
+    names = f" with {' '.join(sorted(end.variables))}" if end.variables else ""
+    return f"{said}{names}"
 
 
 def ack_line(ack: tuple[str, int, int]) -> str:
@@ -139,6 +179,11 @@ def _result(result: task_pb2.TaskResult) -> str:
             return ", ".join(["llm", *names])
         case "step":
             return transition_text(result.step.transition)
+        case "graph":
+            given = sorted(result.graph.variables.items())
+            parts = [f"{name}={value_text(value)}" for name, value in given]
+            output = result.graph.output if result.graph.HasField("output") else None
+            return " ".join(["child", value_text(output), *parts])
         case None:
             return "slept"
         case kind:
@@ -198,7 +243,7 @@ def _tools_offered(_: event_pb2.RunEvent, fact: event_pb2.ToolsOffered) -> str:
 
 
 def _task_scheduled(_: event_pb2.RunEvent, fact: event_pb2.TaskScheduled) -> str:
-    if fact.HasField("due_time"):
+    if fact.HasField("due_time") or fact.child_run_id:
         return f"{fact.task_id} ({fact.label})"
     given = _assignment(fact.assignment) if fact.HasField("assignment") else " waits"
     return f"{fact.task_id}{given} ({_requirement(fact.requirement)})"
@@ -307,6 +352,18 @@ def _run_stopping(event: event_pb2.RunEvent, fact: event_pb2.RunStopping) -> str
     grace = from_timestamp(fact.grace_time) - from_timestamp(event.time)
     outcome = status_name(fact.outcome)
     return f"{outcome} within {seconds_text(Span(grace))}, {failure_text(fact.failure)}"
+
+
+def _child_started(_: event_pb2.RunEvent, fact: event_pb2.ChildStarted) -> str:
+    return fact.task_id
+
+
+def _child_status_changed(_: event_pb2.RunEvent, fact: event_pb2.ChildStatusChanged) -> str:
+    return f"{fact.task_id} {status_name(fact.status)}"
+
+
+def _graphs_resolved(_: event_pb2.RunEvent, fact: event_pb2.GraphsResolved) -> str:
+    return " ".join(f"{each.reference}={each.graph.digest}" for each in fact.graphs)
 
 
 def _signal_received(_: event_pb2.RunEvent, fact: event_pb2.SignalReceived) -> str:

@@ -12,6 +12,7 @@ from stepgraph_server.core.inputs import RunLimits
 from stepgraph_server.core.instants import SECOND, Span
 from stepgraph_server.core.policies import GraphDefaults, RetryPolicy
 from stepgraph_server.engine.callers import Caller
+from stepgraph_server.engine.children import Children
 from stepgraph_server.engine.dispatcher import Dispatcher
 from stepgraph_server.engine.engine import Engine
 from stepgraph_server.engine.graph_cache import GraphCache
@@ -116,7 +117,15 @@ class Rig:
             publisher=self.hub,
             spawn=self.spawn,
         )
-        self.dispatcher.attach(self.runner)
+        self.children = Children(
+            store=store,
+            graphs=self.graphs,
+            runner=self.runner,
+            clock=self.clock,
+            limits=limits,
+            spawn=self.spawn,
+        )
+        self.dispatcher.attach(self.runner, self.children)
         self._ids = 0
         self.engine = Engine(
             store=store,
@@ -255,7 +264,7 @@ def work(**node: object) -> graph_pb2.StateGraph:
     return graph({"a": fields, "end": {}}, ["a > end"], terminal_nodes=["end"])
 
 
-def steps(count: int, kind: str = "worker") -> graph_pb2.StateGraph:
+def steps(count: int, kind: str = "worker", **fields: object) -> graph_pb2.StateGraph:
     """Build a graph of tasks for agents, one after the other."""
     names = [f"n{number}" for number in range(count)]
     nodes: dict[str, dict[str, object]] = {
@@ -263,7 +272,7 @@ def steps(count: int, kind: str = "worker") -> graph_pb2.StateGraph:
         for name in names
     }
     edges = [f"{one} > {two}" for one, two in zip(names, [*names[1:], "end"], strict=True)]
-    return graph({**nodes, "end": {}}, edges, terminal_nodes=["end"])
+    return graph({**nodes, "end": {}}, edges, terminal_nodes=["end"], **fields)
 
 
 def wide(width: int, kind: str = "worker", **node: object) -> graph_pb2.StateGraph:

@@ -146,6 +146,8 @@ class RunEvent(_message.Message):
     VARIABLE_OVERWRITTEN_FIELD_NUMBER: _builtins.int
     SIGNAL_RECEIVED_FIELD_NUMBER: _builtins.int
     CHILD_STARTED_FIELD_NUMBER: _builtins.int
+    CHILD_STATUS_CHANGED_FIELD_NUMBER: _builtins.int
+    GRAPHS_RESOLVED_FIELD_NUMBER: _builtins.int
     LIMIT_NEARED_FIELD_NUMBER: _builtins.int
     RUN_PAUSED_FIELD_NUMBER: _builtins.int
     RUN_UNPAUSED_FIELD_NUMBER: _builtins.int
@@ -245,6 +247,14 @@ class RunEvent(_message.Message):
         """A child run was created."""
 
     @_builtins.property
+    def child_status_changed(self) -> Global___ChildStatusChanged:
+        """A child run waits for people, or goes on."""
+
+    @_builtins.property
+    def graphs_resolved(self) -> Global___GraphsResolved:
+        """Step programs named graphs that the runs of this root had not used yet."""
+
+    @_builtins.property
     def limit_neared(self) -> Global___LimitNeared:
         """Part of a limit is used up."""
 
@@ -302,6 +312,8 @@ class RunEvent(_message.Message):
         variable_overwritten: Global___VariableOverwritten | None = ...,
         signal_received: Global___SignalReceived | None = ...,
         child_started: Global___ChildStarted | None = ...,
+        child_status_changed: Global___ChildStatusChanged | None = ...,
+        graphs_resolved: Global___GraphsResolved | None = ...,
         limit_neared: Global___LimitNeared | None = ...,
         run_paused: Global___RunPaused | None = ...,
         run_unpaused: Global___RunUnpaused | None = ...,
@@ -311,11 +323,11 @@ class RunEvent(_message.Message):
         run_failed: Global___RunFailed | None = ...,
         run_cancelled: Global___RunCancelled | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["child_started", b"child_started", "edges_evaluated", b"edges_evaluated", "interrupt_answered", b"interrupt_answered", "interrupt_closed", b"interrupt_closed", "interrupt_opened", b"interrupt_opened", "kind", b"kind", "limit_neared", b"limit_neared", "node_cancelled", b"node_cancelled", "node_completed", b"node_completed", "node_failed", b"node_failed", "node_skipped", b"node_skipped", "run_cancelled", b"run_cancelled", "run_completed", b"run_completed", "run_failed", b"run_failed", "run_forked", b"run_forked", "run_paused", b"run_paused", "run_started", b"run_started", "run_stopping", b"run_stopping", "run_unpaused", b"run_unpaused", "signal_received", b"signal_received", "superstep_started", b"superstep_started", "task_assigned", b"task_assigned", "task_cancelled", b"task_cancelled", "task_completed", b"task_completed", "task_failed", b"task_failed", "task_lost", b"task_lost", "task_scheduled", b"task_scheduled", "task_unclaimed", b"task_unclaimed", "time", b"time", "tools_offered", b"tools_offered", "variable_overwritten", b"variable_overwritten"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["child_started", b"child_started", "child_status_changed", b"child_status_changed", "edges_evaluated", b"edges_evaluated", "graphs_resolved", b"graphs_resolved", "interrupt_answered", b"interrupt_answered", "interrupt_closed", b"interrupt_closed", "interrupt_opened", b"interrupt_opened", "kind", b"kind", "limit_neared", b"limit_neared", "node_cancelled", b"node_cancelled", "node_completed", b"node_completed", "node_failed", b"node_failed", "node_skipped", b"node_skipped", "run_cancelled", b"run_cancelled", "run_completed", b"run_completed", "run_failed", b"run_failed", "run_forked", b"run_forked", "run_paused", b"run_paused", "run_started", b"run_started", "run_stopping", b"run_stopping", "run_unpaused", b"run_unpaused", "signal_received", b"signal_received", "superstep_started", b"superstep_started", "task_assigned", b"task_assigned", "task_cancelled", b"task_cancelled", "task_completed", b"task_completed", "task_failed", b"task_failed", "task_lost", b"task_lost", "task_scheduled", b"task_scheduled", "task_unclaimed", b"task_unclaimed", "time", b"time", "tools_offered", b"tools_offered", "variable_overwritten", b"variable_overwritten"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["child_started", b"child_started", "edges_evaluated", b"edges_evaluated", "interrupt_answered", b"interrupt_answered", "interrupt_closed", b"interrupt_closed", "interrupt_opened", b"interrupt_opened", "kind", b"kind", "limit_neared", b"limit_neared", "node_cancelled", b"node_cancelled", "node_completed", b"node_completed", "node_failed", b"node_failed", "node_skipped", b"node_skipped", "run_cancelled", b"run_cancelled", "run_completed", b"run_completed", "run_failed", b"run_failed", "run_forked", b"run_forked", "run_paused", b"run_paused", "run_started", b"run_started", "run_stopping", b"run_stopping", "run_unpaused", b"run_unpaused", "sequence", b"sequence", "signal_received", b"signal_received", "superstep_started", b"superstep_started", "task_assigned", b"task_assigned", "task_cancelled", b"task_cancelled", "task_completed", b"task_completed", "task_failed", b"task_failed", "task_lost", b"task_lost", "task_scheduled", b"task_scheduled", "task_unclaimed", b"task_unclaimed", "time", b"time", "tools_offered", b"tools_offered", "variable_overwritten", b"variable_overwritten"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["child_started", b"child_started", "child_status_changed", b"child_status_changed", "edges_evaluated", b"edges_evaluated", "graphs_resolved", b"graphs_resolved", "interrupt_answered", b"interrupt_answered", "interrupt_closed", b"interrupt_closed", "interrupt_opened", b"interrupt_opened", "kind", b"kind", "limit_neared", b"limit_neared", "node_cancelled", b"node_cancelled", "node_completed", b"node_completed", "node_failed", b"node_failed", "node_skipped", b"node_skipped", "run_cancelled", b"run_cancelled", "run_completed", b"run_completed", "run_failed", b"run_failed", "run_forked", b"run_forked", "run_paused", b"run_paused", "run_started", b"run_started", "run_stopping", b"run_stopping", "run_unpaused", b"run_unpaused", "sequence", b"sequence", "signal_received", b"signal_received", "superstep_started", b"superstep_started", "task_assigned", b"task_assigned", "task_cancelled", b"task_cancelled", "task_completed", b"task_completed", "task_failed", b"task_failed", "task_lost", b"task_lost", "task_scheduled", b"task_scheduled", "task_unclaimed", b"task_unclaimed", "time", b"time", "tools_offered", b"tools_offered", "variable_overwritten", b"variable_overwritten"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["run_started", "superstep_started", "node_skipped", "tools_offered", "task_scheduled", "task_assigned", "task_completed", "task_failed", "task_lost", "task_cancelled", "task_unclaimed", "node_completed", "node_failed", "node_cancelled", "edges_evaluated", "interrupt_opened", "interrupt_answered", "interrupt_closed", "variable_overwritten", "signal_received", "child_started", "limit_neared", "run_paused", "run_unpaused", "run_stopping", "run_forked", "run_completed", "run_failed", "run_cancelled"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["run_started", "superstep_started", "node_skipped", "tools_offered", "task_scheduled", "task_assigned", "task_completed", "task_failed", "task_lost", "task_cancelled", "task_unclaimed", "node_completed", "node_failed", "node_cancelled", "edges_evaluated", "interrupt_opened", "interrupt_answered", "interrupt_closed", "variable_overwritten", "signal_received", "child_started", "child_status_changed", "graphs_resolved", "limit_neared", "run_paused", "run_unpaused", "run_stopping", "run_forked", "run_completed", "run_failed", "run_cancelled"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
@@ -406,6 +418,8 @@ class RunStarted(_message.Message):
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     TRACESTATE_FIELD_NUMBER: _builtins.int
     DELAY_UNTIL_TIME_FIELD_NUMBER: _builtins.int
+    DEPTH_FIELD_NUMBER: _builtins.int
+    RESOLVED_GRAPHS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The run."""
     rules_version: _builtins.int
@@ -420,6 +434,8 @@ class RunStarted(_message.Message):
     """W3C trace context of the caller. Empty means none."""
     tracestate: _builtins.str
     """W3C trace state of the caller. Empty means none."""
+    depth: _builtins.int
+    """How many runs are above it: 0 for a root."""
     @_builtins.property
     def graph(self) -> _run_pb2.GraphVersion:
         """The graph."""
@@ -452,6 +468,10 @@ class RunStarted(_message.Message):
     def delay_until_time(self) -> _timestamp_pb2.Timestamp:
         """When its first superstep starts. Absent means at once."""
 
+    @_builtins.property
+    def resolved_graphs(self) -> _containers.RepeatedCompositeFieldContainer[_run_pb2.ResolvedGraph]:
+        """What the references of its nodes stand for, and those of the graphs that they lead to."""
+
     def __init__(
         self,
         *,
@@ -470,10 +490,12 @@ class RunStarted(_message.Message):
         traceparent: _builtins.str = ...,
         tracestate: _builtins.str = ...,
         delay_until_time: _timestamp_pb2.Timestamp | None = ...,
+        depth: _builtins.int = ...,
+        resolved_graphs: _abc.Iterable[_run_pb2.ResolvedGraph] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["delay_until_time", b"delay_until_time", "graph", b"graph", "initial_state", b"initial_state", "input", b"input", "parent", b"parent", "time_limit_time", b"time_limit_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delay_until_time", b"delay_until_time", "graph", b"graph", "initial_state", b"initial_state", "input", b"input", "labels", b"labels", "max_iterations", b"max_iterations", "parent", b"parent", "root_run_id", b"root_run_id", "rules_version", b"rules_version", "run_id", b"run_id", "selector", b"selector", "time_limit_time", b"time_limit_time", "token_limit", b"token_limit", "traceparent", b"traceparent", "tracestate", b"tracestate"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delay_until_time", b"delay_until_time", "depth", b"depth", "graph", b"graph", "initial_state", b"initial_state", "input", b"input", "labels", b"labels", "max_iterations", b"max_iterations", "parent", b"parent", "resolved_graphs", b"resolved_graphs", "root_run_id", b"root_run_id", "rules_version", b"rules_version", "run_id", b"run_id", "selector", b"selector", "time_limit_time", b"time_limit_time", "token_limit", b"token_limit", "traceparent", b"traceparent", "tracestate", b"tracestate"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -588,6 +610,7 @@ class TaskScheduled(_message.Message):
     CALL_ID_FIELD_NUMBER: _builtins.int
     ASSIGNMENT_FIELD_NUMBER: _builtins.int
     DUE_TIME_FIELD_NUMBER: _builtins.int
+    CHILD_RUN_ID_FIELD_NUMBER: _builtins.int
     task_id: _builtins.str
     """The task, relative to the run."""
     label: _builtins.str
@@ -600,9 +623,11 @@ class TaskScheduled(_message.Message):
     """Digest of the tools that a model was offered. Empty means none."""
     call_id: _builtins.str
     """The call that a tool or agent task performs. Empty means none."""
+    child_run_id: _builtins.str
+    """The child run that performs it: the SHA-256 of the full task id, in hexadecimal. It may not be there yet. Empty: none does."""
     @_builtins.property
     def requirement(self) -> _task_pb2.Requirement:
-        """What an executor must be able to do. Absent: it is a sleep."""
+        """What an executor must be able to do. Absent: no executor performs it."""
 
     @_builtins.property
     def assignment(self) -> _task_pb2.TaskAssignment:
@@ -624,10 +649,11 @@ class TaskScheduled(_message.Message):
         call_id: _builtins.str = ...,
         assignment: _task_pb2.TaskAssignment | None = ...,
         due_time: _timestamp_pb2.Timestamp | None = ...,
+        child_run_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "due_time", b"due_time", "requirement", b"requirement"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "call_id", b"call_id", "due_time", b"due_time", "label", b"label", "message_count", b"message_count", "prompt_digest", b"prompt_digest", "requirement", b"requirement", "task_id", b"task_id", "tools_digest", b"tools_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "call_id", b"call_id", "child_run_id", b"child_run_id", "due_time", b"due_time", "label", b"label", "message_count", b"message_count", "prompt_digest", b"prompt_digest", "requirement", b"requirement", "task_id", b"task_id", "tools_digest", b"tools_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -674,7 +700,7 @@ class TaskCompleted(_message.Message):
     task_id: _builtins.str
     """The task."""
     attempt: _builtins.int
-    """The attempt that counted. 0 if the server answered by itself."""
+    """The attempt that counted. 0 if the server answered by itself, or a child run did."""
     call_id: _builtins.str
     """The call that the server answered by itself. Empty otherwise."""
     @_builtins.property
@@ -1238,6 +1264,62 @@ class ChildStarted(_message.Message):
 Global___ChildStarted: _TypeAlias = ChildStarted  # noqa: Y015
 
 @_typing.final
+class ChildStatusChanged(_message.Message):
+    """A child run waits for people, so that its parent waits for them too; or it goes on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    task_id: _builtins.str
+    """The task that it performs."""
+    run_id: _builtins.str
+    """The child."""
+    status: _run_pb2.RunStatus.ValueType
+    """SUSPENDED, or RUNNING for all else that is not final."""
+    def __init__(
+        self,
+        *,
+        task_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        status: _run_pb2.RunStatus.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["run_id", b"run_id", "status", b"status", "task_id", b"task_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChildStatusChanged: _TypeAlias = ChildStatusChanged  # noqa: Y015
+
+@_typing.final
+class GraphsResolved(_message.Message):
+    """What references stand for from now on, in this run and in all its child runs: a step program named them, and the graphs that they
+    lead to name the others. Only a root has these events.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GRAPHS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def graphs(self) -> _containers.RepeatedCompositeFieldContainer[_run_pb2.ResolvedGraph]:
+        """The references, each once in a run."""
+
+    def __init__(
+        self,
+        *,
+        graphs: _abc.Iterable[_run_pb2.ResolvedGraph] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["graphs", b"graphs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GraphsResolved: _TypeAlias = GraphsResolved  # noqa: Y015
+
+@_typing.final
 class LimitNeared(_message.Message):
     """Four fifths of a limit are used up."""
 
@@ -1274,16 +1356,20 @@ class RunPaused(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REASON_FIELD_NUMBER: _builtins.int
+    BY_PARENT_FIELD_NUMBER: _builtins.int
     reason: _builtins.str
     """Why."""
+    by_parent: _builtins.bool
+    """Its parent was paused, and it goes on when the parent does."""
     def __init__(
         self,
         *,
         reason: _builtins.str = ...,
+        by_parent: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_parent", b"by_parent", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1378,6 +1464,7 @@ class RunForked(_message.Message):
     PATCH_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     TRACESTATE_FIELD_NUMBER: _builtins.int
+    RESOLVED_GRAPHS_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """The new run."""
     max_iterations: _builtins.int
@@ -1410,6 +1497,10 @@ class RunForked(_message.Message):
         every live node.
         """
 
+    @_builtins.property
+    def resolved_graphs(self) -> _containers.RepeatedCompositeFieldContainer[_run_pb2.ResolvedGraph]:
+        """With graph: what the references of its nodes stand for, on top of what those before do."""
+
     def __init__(
         self,
         *,
@@ -1423,10 +1514,11 @@ class RunForked(_message.Message):
         patch: _state_pb2.StateUpdate | None = ...,
         traceparent: _builtins.str = ...,
         tracestate: _builtins.str = ...,
+        resolved_graphs: _abc.Iterable[_run_pb2.ResolvedGraph] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["graph", b"graph", "origin", b"origin", "patch", b"patch", "time_limit_time", b"time_limit_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["graph", b"graph", "labels", b"labels", "max_iterations", b"max_iterations", "origin", b"origin", "patch", b"patch", "run_id", b"run_id", "time_limit_time", b"time_limit_time", "token_limit", b"token_limit", "traceparent", b"traceparent", "tracestate", b"tracestate"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["graph", b"graph", "labels", b"labels", "max_iterations", b"max_iterations", "origin", b"origin", "patch", b"patch", "resolved_graphs", b"resolved_graphs", "run_id", b"run_id", "time_limit_time", b"time_limit_time", "token_limit", b"token_limit", "traceparent", b"traceparent", "tracestate", b"tracestate"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

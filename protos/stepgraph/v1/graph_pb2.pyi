@@ -1025,15 +1025,19 @@ class NodeAction(_message.Message):
 
         @_builtins.property
         def input(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-            """Templates by the child's variable. Nothing else of the state is passed."""
+            """Templates by the child's variable. Nothing else of the state is passed. One that is a single placeholder and nothing else hands the
+            value on as it is, of whatever kind; any other gives text.
+            """
 
         @_builtins.property
         def output(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-            """The child's variables by the variable that gets their value when it has COMPLETED."""
+            """The child's variables by the variable that gets their value when it has COMPLETED. One that the child has not set fails the node with
+            OUTPUT_MISSING; with a ? behind its name, the variable is deleted instead.
+            """
 
         @_builtins.property
         def time_limit(self) -> _duration_pb2.Duration:
-            """How long the child may take. Absent means as long as the parent."""
+            """How long the child may take, within the parent's own limit. Absent means as long as the parent."""
 
         def __init__(
             self,

@@ -30,7 +30,7 @@ from stepgraph.v1 import state_pb2 as stepgraph_dot_v1_dot_state__pb2
 from stepgraph.v1 import value_pb2 as stepgraph_dot_v1_dot_value__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16stepgraph/v1/run.proto\x12\x0cstepgraph.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fstepgraph/v1/conversation.proto\x1a\x1astepgraph/v1/failure.proto\x1a\x16stepgraph/v1/llm.proto\x1a\x18stepgraph/v1/state.proto\x1a\x18stepgraph/v1/value.proto\"\xac\x05\n\x03Run\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12)\n\x05graph\x18\x03 \x01(\x0b\x32\x1a.stepgraph.v1.GraphVersion\x12\'\n\x06status\x18\x04 \x01(\x0e\x32\x17.stepgraph.v1.RunStatus\x12-\n\x06labels\x18\x05 \x03(\x0b\x32\x1d.stepgraph.v1.Run.LabelsEntry\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rlast_sequence\x18\x08 \x01(\r\x12\x12\n\niterations\x18\t \x01(\r\x12\x32\n\x06result\x18\n \x01(\x0b\x32\".stepgraph.v1.GraphExecutionResult\x12&\n\x07\x66\x61ilure\x18\x0b \x01(\x0b\x32\x15.stepgraph.v1.Failure\x12\x17\n\x0fopen_interrupts\x18\x0c \x01(\r\x12\"\n\x05usage\x18\r \x01(\x0b\x32\x13.stepgraph.v1.Usage\x12\'\n\x06parent\x18\x0e \x01(\x0b\x32\x17.stepgraph.v1.RunParent\x12\x13\n\x0broot_run_id\x18\x0f \x01(\t\x12\'\n\x06origin\x18\x10 \x01(\x0b\x32\x17.stepgraph.v1.RunOrigin\x12\x31\n\rnext_due_time\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bquarantined\x18\x12 \x01(\x08\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"n\n\x0cGraphVersion\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\",\n\tRunParent\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\t\"-\n\tRunOrigin\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\r\"\xd8\x01\n\x08RunInput\x12\"\n\x05value\x18\x01 \x01(\x0b\x32\x13.stepgraph.v1.Value\x12\x38\n\tvariables\x18\x02 \x03(\x0b\x32%.stepgraph.v1.RunInput.VariablesEntry\x12\'\n\x08messages\x18\x03 \x03(\x0b\x32\x15.stepgraph.v1.Message\x1a\x45\n\x0eVariablesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\"\n\x05value\x18\x02 \x01(\x0b\x32\x13.stepgraph.v1.Value:\x02\x38\x01*\xec\x01\n\tRunStatus\x12\x1a\n\x16RUN_STATUS_UNSPECIFIED\x10\x00\x12\x16\n\x12RUN_STATUS_PENDING\x10\x01\x12\x16\n\x12RUN_STATUS_RUNNING\x10\x02\x12\x18\n\x14RUN_STATUS_SUSPENDED\x10\x03\x12\x15\n\x11RUN_STATUS_PAUSED\x10\x04\x12\x17\n\x13RUN_STATUS_STOPPING\x10\x05\x12\x18\n\x14RUN_STATUS_COMPLETED\x10\x06\x12\x15\n\x11RUN_STATUS_FAILED\x10\x07\x12\x18\n\x14RUN_STATUS_CANCELLED\x10\x08\x42i\n\x0fio.stepgraph.v1P\x01Z?github.com/stepgraph/stepgraph/sdks/go/stepgraph/v1;stepgraphv1\xa2\x02\x03SGX\xaa\x02\x0cStepgraph.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16stepgraph/v1/run.proto\x12\x0cstepgraph.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fstepgraph/v1/conversation.proto\x1a\x1astepgraph/v1/failure.proto\x1a\x16stepgraph/v1/llm.proto\x1a\x18stepgraph/v1/state.proto\x1a\x18stepgraph/v1/value.proto\"\xac\x05\n\x03Run\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12)\n\x05graph\x18\x03 \x01(\x0b\x32\x1a.stepgraph.v1.GraphVersion\x12\'\n\x06status\x18\x04 \x01(\x0e\x32\x17.stepgraph.v1.RunStatus\x12-\n\x06labels\x18\x05 \x03(\x0b\x32\x1d.stepgraph.v1.Run.LabelsEntry\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rlast_sequence\x18\x08 \x01(\r\x12\x12\n\niterations\x18\t \x01(\r\x12\x32\n\x06result\x18\n \x01(\x0b\x32\".stepgraph.v1.GraphExecutionResult\x12&\n\x07\x66\x61ilure\x18\x0b \x01(\x0b\x32\x15.stepgraph.v1.Failure\x12\x17\n\x0fopen_interrupts\x18\x0c \x01(\r\x12\"\n\x05usage\x18\r \x01(\x0b\x32\x13.stepgraph.v1.Usage\x12\'\n\x06parent\x18\x0e \x01(\x0b\x32\x17.stepgraph.v1.RunParent\x12\x13\n\x0broot_run_id\x18\x0f \x01(\t\x12\'\n\x06origin\x18\x10 \x01(\x0b\x32\x17.stepgraph.v1.RunOrigin\x12\x31\n\rnext_due_time\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bquarantined\x18\x12 \x01(\x08\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"n\n\x0cGraphVersion\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\",\n\tRunParent\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0f\n\x07task_id\x18\x02 \x01(\t\"M\n\rResolvedGraph\x12\x11\n\treference\x18\x01 \x01(\t\x12)\n\x05graph\x18\x02 \x01(\x0b\x32\x1a.stepgraph.v1.GraphVersion\"-\n\tRunOrigin\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\r\"\xd8\x01\n\x08RunInput\x12\"\n\x05value\x18\x01 \x01(\x0b\x32\x13.stepgraph.v1.Value\x12\x38\n\tvariables\x18\x02 \x03(\x0b\x32%.stepgraph.v1.RunInput.VariablesEntry\x12\'\n\x08messages\x18\x03 \x03(\x0b\x32\x15.stepgraph.v1.Message\x1a\x45\n\x0eVariablesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\"\n\x05value\x18\x02 \x01(\x0b\x32\x13.stepgraph.v1.Value:\x02\x38\x01*\xec\x01\n\tRunStatus\x12\x1a\n\x16RUN_STATUS_UNSPECIFIED\x10\x00\x12\x16\n\x12RUN_STATUS_PENDING\x10\x01\x12\x16\n\x12RUN_STATUS_RUNNING\x10\x02\x12\x18\n\x14RUN_STATUS_SUSPENDED\x10\x03\x12\x15\n\x11RUN_STATUS_PAUSED\x10\x04\x12\x17\n\x13RUN_STATUS_STOPPING\x10\x05\x12\x18\n\x14RUN_STATUS_COMPLETED\x10\x06\x12\x15\n\x11RUN_STATUS_FAILED\x10\x07\x12\x18\n\x14RUN_STATUS_CANCELLED\x10\x08\x42i\n\x0fio.stepgraph.v1P\x01Z?github.com/stepgraph/stepgraph/sdks/go/stepgraph/v1;stepgraphv1\xa2\x02\x03SGX\xaa\x02\x0cStepgraph.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,8 +42,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RUN_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_RUNINPUT_VARIABLESENTRY']._loaded_options = None
   _globals['_RUNINPUT_VARIABLESENTRY']._serialized_options = b'8\001'
-  _globals['_RUNSTATUS']._serialized_start=1322
-  _globals['_RUNSTATUS']._serialized_end=1558
+  _globals['_RUNSTATUS']._serialized_start=1401
+  _globals['_RUNSTATUS']._serialized_end=1637
   _globals['_RUN']._serialized_start=211
   _globals['_RUN']._serialized_end=895
   _globals['_RUN_LABELSENTRY']._serialized_start=850
@@ -52,10 +52,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GRAPHVERSION']._serialized_end=1007
   _globals['_RUNPARENT']._serialized_start=1009
   _globals['_RUNPARENT']._serialized_end=1053
-  _globals['_RUNORIGIN']._serialized_start=1055
-  _globals['_RUNORIGIN']._serialized_end=1100
-  _globals['_RUNINPUT']._serialized_start=1103
-  _globals['_RUNINPUT']._serialized_end=1319
-  _globals['_RUNINPUT_VARIABLESENTRY']._serialized_start=1250
-  _globals['_RUNINPUT_VARIABLESENTRY']._serialized_end=1319
+  _globals['_RESOLVEDGRAPH']._serialized_start=1055
+  _globals['_RESOLVEDGRAPH']._serialized_end=1132
+  _globals['_RUNORIGIN']._serialized_start=1134
+  _globals['_RUNORIGIN']._serialized_end=1179
+  _globals['_RUNINPUT']._serialized_start=1182
+  _globals['_RUNINPUT']._serialized_end=1398
+  _globals['_RUNINPUT_VARIABLESENTRY']._serialized_start=1329
+  _globals['_RUNINPUT_VARIABLESENTRY']._serialized_end=1398
 # @@protoc_insertion_point(module_scope)

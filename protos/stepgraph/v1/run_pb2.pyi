@@ -266,6 +266,34 @@ class RunParent(_message.Message):
 Global___RunParent: _TypeAlias = RunParent  # noqa: Y015
 
 @_typing.final
+class ResolvedGraph(_message.Message):
+    """Which version a reference stands for in a run and in all its child runs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REFERENCE_FIELD_NUMBER: _builtins.int
+    GRAPH_FIELD_NUMBER: _builtins.int
+    reference: _builtins.str
+    """The reference, as a node or a step program has it."""
+    @_builtins.property
+    def graph(self) -> Global___GraphVersion:
+        """The version."""
+
+    def __init__(
+        self,
+        *,
+        reference: _builtins.str = ...,
+        graph: Global___GraphVersion | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["graph", b"graph"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["graph", b"graph", "reference", b"reference"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResolvedGraph: _TypeAlias = ResolvedGraph  # noqa: Y015
+
+@_typing.final
 class RunOrigin(_message.Message):
     """Where a forked run took its prefix from."""
 

@@ -1327,12 +1327,15 @@ class Wait(_message.Message):
     DUE_TIME_FIELD_NUMBER: _builtins.int
     QUESTION_FIELD_NUMBER: _builtins.int
     LAST_FAILURE_FIELD_NUMBER: _builtins.int
+    CHILD_RUN_ID_FIELD_NUMBER: _builtins.int
     task_id: _builtins.str
     """The task or activation."""
     description: _builtins.str
     """What it waits for, in words."""
     capable_executors: _builtins.int
     """How many connected executors can do that."""
+    child_run_id: _builtins.str
+    """The child run that it waits for; ExplainRun says what that waits for. Empty if it is not about one."""
     @_builtins.property
     def since_time(self) -> _timestamp_pb2.Timestamp:
         """Since when."""
@@ -1364,10 +1367,11 @@ class Wait(_message.Message):
         due_time: _timestamp_pb2.Timestamp | None = ...,
         question: _interrupt_pb2.Interrupt | None = ...,
         last_failure: _failure_pb2.Failure | None = ...,
+        child_run_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["due_time", b"due_time", "last_failure", b"last_failure", "question", b"question", "requirement", b"requirement", "since_time", b"since_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capable_executors", b"capable_executors", "description", b"description", "due_time", b"due_time", "last_failure", b"last_failure", "question", b"question", "requirement", b"requirement", "since_time", b"since_time", "task_id", b"task_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capable_executors", b"capable_executors", "child_run_id", b"child_run_id", "description", b"description", "due_time", b"due_time", "last_failure", b"last_failure", "question", b"question", "requirement", b"requirement", "since_time", b"since_time", "task_id", b"task_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -553,12 +553,72 @@ class TaskResult(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class Graph(_message.Message):
+        """How a child run ended that is COMPLETED. Only the server gives this."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        @_typing.final
+        class VariablesEntry(_message.Message):
+            DESCRIPTOR: _descriptor.Descriptor
+
+            KEY_FIELD_NUMBER: _builtins.int
+            VALUE_FIELD_NUMBER: _builtins.int
+            key: _builtins.str
+            @_builtins.property
+            def value(self) -> _value_pb2.Value: ...
+            def __init__(
+                self,
+                *,
+                key: _builtins.str = ...,
+                value: _value_pb2.Value | None = ...,
+            ) -> None: ...
+            _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+            def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+            _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+            def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+            def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+        RUN_ID_FIELD_NUMBER: _builtins.int
+        OUTPUT_FIELD_NUMBER: _builtins.int
+        VARIABLES_FIELD_NUMBER: _builtins.int
+        USAGE_FIELD_NUMBER: _builtins.int
+        run_id: _builtins.str
+        """The child run."""
+        @_builtins.property
+        def output(self) -> _value_pb2.Value:
+            """Its output. Absent means none."""
+
+        @_builtins.property
+        def variables(self) -> _containers.MessageMap[_builtins.str, _value_pb2.Value]:
+            """Of its variables those that the node's `output` names and that it has, by the child's names."""
+
+        @_builtins.property
+        def usage(self) -> _llm_pb2.Usage:
+            """What it used, its own child runs included."""
+
+        def __init__(
+            self,
+            *,
+            run_id: _builtins.str = ...,
+            output: _value_pb2.Value | None = ...,
+            variables: _abc.Mapping[_builtins.str, _value_pb2.Value] | None = ...,
+            usage: _llm_pb2.Usage | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["output", b"output", "usage", b"usage"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["output", b"output", "run_id", b"run_id", "usage", b"usage", "variables", b"variables"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     LLM_FIELD_NUMBER: _builtins.int
     TOOL_FIELD_NUMBER: _builtins.int
     AGENT_FIELD_NUMBER: _builtins.int
     CONDITION_FIELD_NUMBER: _builtins.int
     STEP_FIELD_NUMBER: _builtins.int
     EFFECT_FIELD_NUMBER: _builtins.int
+    GRAPH_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def llm(self) -> _llm_pb2.LlmResponse:
         """A model's reply."""
@@ -583,6 +643,10 @@ class TaskResult(_message.Message):
     def effect(self) -> Global___TaskResult.Effect:
         """A custom kind's result."""
 
+    @_builtins.property
+    def graph(self) -> Global___TaskResult.Graph:
+        """A child run's end."""
+
     def __init__(
         self,
         *,
@@ -592,12 +656,13 @@ class TaskResult(_message.Message):
         condition: Global___TaskResult.Condition | None = ...,
         step: _transition_pb2.StepReply | None = ...,
         effect: Global___TaskResult.Effect | None = ...,
+        graph: Global___TaskResult.Graph | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "condition", b"condition", "effect", b"effect", "kind", b"kind", "llm", b"llm", "step", b"step", "tool", b"tool"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "condition", b"condition", "effect", b"effect", "graph", b"graph", "kind", b"kind", "llm", b"llm", "step", b"step", "tool", b"tool"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "condition", b"condition", "effect", b"effect", "kind", b"kind", "llm", b"llm", "step", b"step", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "condition", b"condition", "effect", b"effect", "graph", b"graph", "kind", b"kind", "llm", b"llm", "step", b"step", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["llm", "tool", "agent", "condition", "step", "effect"]  # noqa: Y015
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["llm", "tool", "agent", "condition", "step", "effect", "graph"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 

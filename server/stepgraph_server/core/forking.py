@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from stepgraph.v1 import event_pb2, run_pb2, task_pb2
 from stepgraph_server.core import interrupts, steps, tasks, tool_approvals
 from stepgraph_server.core.errors import Refused, Violation
-from stepgraph_server.core.inputs import Answer
+from stepgraph_server.core.inputs import Answer, StartChild
 from stepgraph_server.core.instants import from_timestamp
 from stepgraph_server.core.results import accept_result
 from stepgraph_server.core.scheduling import reset_policies
@@ -77,6 +77,9 @@ def on_fork(turn: Turn, fork: Fork) -> None:
     for task in list(state.tasks.values()):
         if task.status is TaskStatus.QUEUED and not task.held:
             tasks.assign(turn, task)
+        elif task.status is TaskStatus.CHILD:
+            # Another id of a run, another id of the child run.
+            turn.command(StartChild(task=task))
     steps.line_up(turn)
 
 
@@ -202,7 +205,10 @@ def apply_run_forked(state: RunState, event: event_pb2.RunEvent) -> None:
     if fact.HasField("time_limit_time"):
         state.time_limit_at = from_timestamp(fact.time_limit_time)
         state.due.arm(state.time_limit_at, "run")
-    state.paused = False
+    state.paused = state.paused_by_parent = False
+    # It is nobody's child, whoever it is a fork of.
+    state.parent, state.depth = None, 0
+    state.resolved.update({each.reference: each.graph for each in fact.resolved_graphs})
     state.starts_at = None
     # Told by the event alone: the ids of its trace are made of this, and whoever folds knows no more.
     state.started_at = from_timestamp(event.time)
@@ -220,6 +226,7 @@ def apply_run_forked(state: RunState, event: event_pb2.RunEvent) -> None:
         elif task.status is not TaskStatus.SLEEPING:
             _begin_again(task, state.updated_at)
             tasks.arm(state, task)
+    state.waiting_children = 0
     for activation in (*state.activations.values(), *state.spawned.values()):
         if activation.program is not None:
             # Whoever has its turns has them of the other run.
@@ -239,7 +246,9 @@ def _take_back_questions(state: RunState) -> None:
 
 
 def _begin_again(task: Task, now: Instant) -> None:
-    task.status = TaskStatus.QUEUED
+    if task.status is not TaskStatus.CHILD:
+        task.status = TaskStatus.QUEUED
+    task.child_started = task.child_waits = False
     task.attempt = task.tries = task.losses = 0
     task.executor_id = task.instance = task.prefers = ""
     task.scheduled_at = task.queued_at = now

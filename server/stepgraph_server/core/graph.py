@@ -8,7 +8,7 @@ bit masks over the nodes in bytewise order of their ids, which is the order that
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from stepgraph.v1 import graph_pb2
 from stepgraph_server.core import canonical, validation
@@ -202,6 +202,13 @@ class CompiledNode:
     expressions: Mapping[str, Expression]
 
 
+class Reference(NamedTuple):
+    """Where a graph names another one, and what it calls it."""
+
+    path: str
+    reference: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CompiledGraph:
     """A graph without a problem, ready to be walked.
@@ -223,6 +230,7 @@ class CompiledGraph:
         approval_filter: Tools that a person must approve; None if the graph says nothing of that.
         switch_paradigms: The paradigms that a model that sees tools may switch to; empty if no node carries that out.
         default_model: The model of LlmInfer nodes that name none; a template.
+        references: The graphs that it names, those of the graphs inside it included.
     """
 
     definition: graph_pb2.StateGraph
@@ -241,6 +249,7 @@ class CompiledGraph:
     approval_filter: llm_pb2.ToolFilter | None
     switch_paradigms: tuple[str, ...]
     default_model: str
+    references: tuple[Reference, ...]
 
     def members(self, mask: int) -> Iterator[CompiledNode]:
         """Return the nodes of a set, in bytewise order of their ids."""
@@ -310,7 +319,25 @@ def _build(
             else ()
         ),
         default_model=definition.default_model,
+        references=tuple(references_of(definition)),
     )
+
+
+def references_of(definition: graph_pb2.StateGraph, path: str = "") -> Iterator[Reference]:
+    """Yield the references of a definition to other graphs, of all that is inside it. That they end, the depth of messages sees to."""
+    named = [
+        (f"{path}nodes[{number}].action.subgraph.graph", node.action.subgraph.graph)
+        for number, node in enumerate(definition.nodes)
+        if node.action.HasField("subgraph")
+    ]
+    named += [
+        (f"{path}tools[{number}].graph", tool.graph) for number, tool in enumerate(definition.tools)
+    ]
+    for where, graph in named:
+        if graph.HasField("reference"):
+            yield Reference(f"{where}.reference", graph.reference)
+        elif graph.HasField("definition"):
+            yield from references_of(graph.definition, f"{where}.definition.")
 
 
 # ---- edges -------------------------------------------------------------------------------------

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from stepgraph.v1 import (
         event_pb2,
         executor_service_pb2,
+        failure_pb2,
         interrupt_pb2,
         llm_pb2,
+        run_pb2,
         task_pb2,
         value_pb2,
     )
@@ -63,6 +65,10 @@ class RunLimits:
     #: Units that one decision may work before it yields: 10 ms or less, and as much again for a node that is under way; see
     #: `work`.
     max_work_per_decision: int = 24_000_000
+    #: Runs above a child run.
+    max_depth: int = 16
+    #: A root and all runs below it.
+    max_runs_per_root: int = 10_000
     #: What the events of one decision may weigh before it yields, and what one node may write. A batch of events is one
     #: row of the journal, and whoever watches holds it whole.
     max_bytes_per_decision: int = 1024 * 1024
@@ -203,11 +209,54 @@ class Pause:
     """Somebody wants nothing of the run to start for now."""
 
     reason: str
+    #: It is the run's parent that was paused.
+    by_parent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpause:
     """Somebody wants the run to go on."""
+
+    #: It is the run's parent that goes on: one that was paused by itself stays paused.
+    by_parent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildEnd:
+    """What a child run that is final leaves to its parent."""
+
+    output: value_pb2.Value | None
+    variables: Mapping[str, value_pb2.Value]
+    #: Why it did not complete; None if it did.
+    failure: failure_pb2.Failure | None
+    usage: llm_pb2.Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSeen:
+    """A child run is as it says here. Saying it again is harmless, and what is older than what was said before is never said."""
+
+    task_id: str
+    run_id: str
+    graph: run_pb2.GraphVersion
+    status: int
+    #: How it ended; None while it lives.
+    end: ChildEnd | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildRefused:
+    """There is no child run for a task, and there will be none."""
+
+    task_id: str
+    failure: failure_pb2.Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolve:
+    """Runs below this root name graphs that it does not know yet; what it knows already stays as it is."""
+
+    graphs: Mapping[str, run_pb2.GraphVersion]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +281,9 @@ Input: TypeAlias = (
     | Signal
     | Pause
     | Unpause
+    | ChildSeen
+    | ChildRefused
+    | Resolve
     | GoOn
     | Look
 )
@@ -278,12 +330,38 @@ class AttemptOver:
     discarded: bool
 
 
+@dataclass(slots=True, kw_only=True)
+class StartChild:
+    """Create the child run that performs a task, unless there is one."""
+
+    task: Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TellChild:
+    """Let something happen to a child run."""
+
+    task_id: str
+    run_id: str
+    happened: Cancel | Pause | Unpause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TellParent:
+    """Tell the parent of a child run how this is now."""
+
+    parent_run_id: str
+    seen: ChildSeen
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Yield:
     """Give other runs a turn, then come back with GoOn."""
 
 
-Command: TypeAlias = Send | Enqueue | StopAttempt | AttemptOver | Yield
+Command: TypeAlias = (
+    Send | Enqueue | StopAttempt | AttemptOver | StartChild | TellChild | TellParent | Yield
+)
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ that they don't repeat what `evolve` does. Nothing of the server calls them: tes
     I8  an unknown variant never becomes an event
     I9  the result of a superstep does not depend on who ended first       (`difference` of two runs)
     I10 an interrupt is answered at most once, and not after it was closed
+    I11 a child run begins at most once, while its task is outstanding, and its parent ends after it was heard of
 """
 
 from __future__ import annotations
@@ -72,6 +73,8 @@ class Outstanding:
     backing_off: tuple[str, ...]
     #: Sleeps.
     sleeping: tuple[str, ...]
+    #: Tasks that child runs perform.
+    children: tuple[str, ...]
     #: Questions that are open.
     questions: tuple[str, ...]
     #: Nodes that wait for a turn only, because a decision yielded before them.
@@ -93,6 +96,7 @@ def outstanding(state: RunState) -> Outstanding:
         asking=tuple(task.id for task in tasks if task.status is TaskStatus.ASKING),
         backing_off=tuple(task.id for task in tasks if task.status is TaskStatus.BACKOFF),
         sleeping=tuple(task.id for task in tasks if task.status is TaskStatus.SLEEPING),
+        children=tuple(task.id for task in tasks if task.status is TaskStatus.CHILD),
         questions=tuple(sorted(name for name, each in state.questions.items() if each.open)),
         ready=tuple(
             each.id
@@ -117,7 +121,9 @@ def goes_on_by_itself(state: RunState) -> bool:
 
 def _due_times(state: RunState) -> Iterator[Instant]:
     if state.stopping is not None:
-        yield state.stopping.grace_at
+        # Child runs have a grace of their own.
+        if any(task.status is not TaskStatus.CHILD for task in state.tasks.values()):
+            yield state.stopping.grace_at
         return
     if state.time_limit_at is not None and not state.final:
         yield state.time_limit_at
@@ -231,6 +237,42 @@ def answers_once(_: RunState, events: Events) -> list[str]:
     return troubles
 
 
+def has_its_children(state: RunState, events: Events) -> list[str]:
+    """I11: a child run begins at most once, while its task is outstanding; what is counted of child runs is right."""
+    there: dict[str, bool] = {}
+    troubles = []
+    for event in events:
+        for task_id in _ended(event):
+            there.pop(task_id, None)
+        match event.WhichOneof("kind"):
+            case "task_scheduled" if event.task_scheduled.child_run_id:
+                there[event.task_scheduled.task_id] = False
+            case "child_started":
+                task_id = event.child_started.task_id
+                if there.get(task_id) is not False:
+                    troubles.append(f"event {event.sequence}: the child of {task_id} can't begin")
+                there[task_id] = True
+            case "child_status_changed" if not there.get(event.child_status_changed.task_id):
+                troubles.append(f"event {event.sequence}: there is no such child")
+            case "run_forked":
+                there = dict.fromkeys(there, False)
+            case "run_completed" | "run_failed" | "run_cancelled" if there:
+                troubles.append(f"event {event.sequence}: it ends before {', '.join(there)}")
+            case _:
+                pass
+    return [*troubles, *_miscounted(state)]
+
+
+def _miscounted(state: RunState) -> Iterator[str]:
+    tasks = [task for task in state.tasks.values() if task.status is TaskStatus.CHILD]
+    waiting = sum(task.child_waits for task in tasks)
+    if (len(tasks), waiting) != (state.children, state.waiting_children):
+        yield f"{len(tasks)} children, {waiting} waiting, not {state.children} and {state.waiting_children}"
+    sleeping = sum(task.status is TaskStatus.SLEEPING for task in state.tasks.values())
+    if sleeping != state.sleeping:
+        yield f"{sleeping} tasks sleep, not {state.sleeping}"
+
+
 def shows_its_status(state: RunState, _: Events) -> list[str]:
     """The status that is shown is the one that follows from what is outstanding."""
     if state.final or state.status == live_status(state):
@@ -256,6 +298,7 @@ INVARIANTS: Final[dict[str, Callable[[RunState, Events], list[str]]]] = {
     "I5 in time": wakes_in_time,
     "I8": knows_its_events,
     "I10": answers_once,
+    "I11": has_its_children,
     "status": shows_its_status,
     "rest": waits_for_something,
 }

@@ -6,21 +6,25 @@ starts; what executors still report is recorded and not routed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import event_pb2, run_pb2, state_pb2
 from stepgraph_server.core.failures import failure
-from stepgraph_server.core.inputs import StopAttempt
+from stepgraph_server.core.inputs import Cancel, StopAttempt
 from stepgraph_server.core.instants import after, from_timestamp, to_timestamp
 from stepgraph_server.core.merge import conflict, last_carried, merge_ended, went_on
 from stepgraph_server.core.state import Activation, Outcome, Phase, RunState, Stopping, TaskStatus
-from stepgraph_server.core.tasks import end_cancelled
+from stepgraph_server.core.tasks import end_cancelled, tell_child
 
 if TYPE_CHECKING:
     from stepgraph.v1 import failure_pb2
+    from stepgraph_server.core.state import Task
     from stepgraph_server.core.turn import Turn
 
 GRACE_KEY = "grace"
+
+#: Whoever has these is told to stop, and is waited for.
+_LIVE: Final = (TaskStatus.ASSIGNED, TaskStatus.CHILD)
 
 
 def complete(
@@ -67,7 +71,7 @@ def _stop(
     if state.stopping is not None or state.final:
         return
     turn.agenda.clear()
-    live = [task for task in state.tasks.values() if task.status is TaskStatus.ASSIGNED]
+    live = [task for task in state.tasks.values() if task.status in _LIVE]
     if live:
         grace = after(turn.now, turn.world.limits.cancel_grace)
         turn.emit(
@@ -81,19 +85,26 @@ def _stop(
     reason = state.stopping.reason
     _close_questions(turn, reason)
     for task in list(state.tasks.values()):
-        if task.status is not TaskStatus.ASSIGNED:
+        if task.status not in _LIVE:
             end_cancelled(turn, task, event_pb2.TaskCancelled(task_id=task.id, reason=reason))
     for task in live:
-        turn.command(
-            StopAttempt(
-                task_id=task.id,
-                attempt=task.attempt,
-                executor_id=task.executor_id,
-                instance=task.instance,
-                reason=why.message,
-            )
-        )
+        _stop_task(turn, task, why.message)
     advance_stop(turn)
+
+
+def _stop_task(turn: Turn, task: Task, reason: str) -> None:
+    if task.status is TaskStatus.CHILD:
+        tell_child(turn, task, Cancel(reason=reason))
+        return
+    turn.command(
+        StopAttempt(
+            task_id=task.id,
+            attempt=task.attempt,
+            executor_id=task.executor_id,
+            instance=task.instance,
+            reason=reason,
+        )
+    )
 
 
 def _close_questions(turn: Turn, reason: str) -> None:
@@ -136,6 +147,9 @@ def on_grace_over(turn: Turn) -> None:
     if state.stopping is None or turn.now < state.stopping.grace_at:
         return
     for task in list(state.tasks.values()):
+        if task.status is TaskStatus.CHILD:
+            # It has a grace of its own, and its parent's end comes after its.
+            continue
         fact = event_pb2.TaskCancelled(
             task_id=task.id, attempt=task.attempt, reason=state.stopping.reason
         )
@@ -189,7 +203,7 @@ def apply_run_ended(state: RunState, event: event_pb2.RunEvent) -> None:
     state.activations = {}
     state.spawned = {}
     state.tasks = {}
-    state.sleeping = 0
+    state.sleeping = state.children = state.waiting_children = 0
     state.arrivals = {}
 
 

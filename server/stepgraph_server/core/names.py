@@ -87,6 +87,12 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     return f"There is {', '.join(listed)}" + (f" and {more} more." if more else ".")
 
 
+def wanted_of(output: str) -> tuple[str, bool]:
+    """Return the variable that an `output` of a Subgraph names, and whether it must be set: not with a ? behind it."""
+    name = output.removesuffix("?")
+    return name, name == output
+
+
 def edge_ids(definition: graph_pb2.StateGraph) -> tuple[str, ...]:
     """Return the id of each edge, in declaration order.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from stepgraph.v1 import event_pb2, run_pb2
 from stepgraph_server.core import steps, tasks
 from stepgraph_server.core.errors import Refused
+from stepgraph_server.core.inputs import Unpause
 from stepgraph_server.core.state import TaskStatus
 
 if TYPE_CHECKING:
@@ -24,15 +25,18 @@ def on_pause(turn: Turn, happened: Pause) -> None:
     """Pause the run; one that is paused stays as it is. Raises Refused RUN_ENDED for one that has ended, or is about to."""
     _refuse_if_ending(turn.state, "paused")
     if not turn.state.paused:
-        turn.emit("run_paused", event_pb2.RunPaused(reason=happened.reason))
+        fact = event_pb2.RunPaused(reason=happened.reason, by_parent=happened.by_parent)
+        turn.emit("run_paused", fact)
+        tasks.tell_children(turn, tasks.paused_with_parent())
 
 
-def on_unpause(turn: Turn) -> None:
+def on_unpause(turn: Turn, happened: Unpause) -> None:
     """Let the run go on; one that is not paused stays as it is. Raises Refused RUN_ENDED."""
     _refuse_if_ending(turn.state, "unpaused")
-    if not turn.state.paused:
+    if not turn.state.paused or (happened.by_parent and not turn.state.paused_by_parent):
         return
     turn.emit("run_unpaused", event_pb2.RunUnpaused())
+    tasks.tell_children(turn, Unpause(by_parent=True))
     # Before the nodes: what waited longer comes first.
     for task in list(turn.state.tasks.values()):
         if task.status is TaskStatus.QUEUED and not task.held:
@@ -52,9 +56,10 @@ def _refuse_if_ending(state: RunState, what: str) -> None:
 # Facts
 
 
-def apply_run_paused(state: RunState, _: event_pb2.RunEvent) -> None:
+def apply_run_paused(state: RunState, event: event_pb2.RunEvent) -> None:
     """Nothing starts any more."""
     state.paused = True
+    state.paused_by_parent = event.run_paused.by_parent
     for task in state.tasks.values():
         # Whoever keeps those that wait for room forgets them with the same append.
         task.waits = False
@@ -62,4 +67,4 @@ def apply_run_paused(state: RunState, _: event_pb2.RunEvent) -> None:
 
 def apply_run_unpaused(state: RunState, _: event_pb2.RunEvent) -> None:
     """The run goes on."""
-    state.paused = False
+    state.paused = state.paused_by_parent = False

@@ -15,7 +15,13 @@ from stepgraph_server.core.actions.step import Done, Fail
 from stepgraph_server.core.budget import budget_failure
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.step_context import PollInput, program_input
-from stepgraph_server.core.step_effects import effect_of, sleep_end, sleep_label, sleeps
+from stepgraph_server.core.step_effects import (
+    child_of,
+    effect_of,
+    sleep_end,
+    sleep_label,
+    sleeps,
+)
 from stepgraph_server.core.templates import RenderError
 from stepgraph_server.core.values import ValueNotReadable
 
@@ -142,6 +148,10 @@ def _start(turn: Turn, activation: Activation, program: StepProgram, index: int)
         assert program.answered_at is not None
         end = sleep_end(sleep, program.answered_at)
         scheduling.schedule_sleep(turn, activation, sleep_label(sleep), end, program.turn, index)
+        return None
+    if opened.effect.HasField("graph"):
+        child = child_of(turn.state, opened.effect)
+        scheduling.schedule_child(turn, activation, child, program.turn, index)
         return None
     try:
         effect = effect_of(turn.state, activation, opened)

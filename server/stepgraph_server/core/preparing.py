@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from stepgraph.v1 import edge_condition_pb2, task_pb2
 from stepgraph_server.core.actions import poll_action
 from stepgraph_server.core.actions.inputs import NO_INPUT, condition_input, tool_input
-from stepgraph_server.core.actions.step import Await, Effect, Poll, Step
+from stepgraph_server.core.actions.step import Await, Child, Effect, Poll, Step
 from stepgraph_server.core.state import TaskStatus
 from stepgraph_server.core.step_context import PollInput
-from stepgraph_server.core.step_effects import effect_of
+from stepgraph_server.core.step_effects import child_of, effect_of
 from stepgraph_server.core.view import View
 
 if TYPE_CHECKING:
@@ -58,12 +58,15 @@ def _made_again(state: RunState, task: Task) -> Prepared:
     if task.poll:
         return PollInput(task)
     if activation.program is not None:
-        return effect_of(state, activation, activation.program.open[task.turn, task.index]).prepared
+        opened = activation.program.open[task.turn, task.index]
+        if task.status is TaskStatus.CHILD:
+            return child_of(state, opened.effect)
+        return effect_of(state, activation, opened).prepared
     step: Step = poll_action(poll_of(state, activation, activation.turn, None))
     assert isinstance(step, Await), step
     effect = step.effects[task.index]
-    assert isinstance(effect, Effect), effect
-    return effect.prepared
+    assert isinstance(effect, Effect | Child), effect
+    return effect if isinstance(effect, Child) else effect.prepared
 
 
 __all__ = ["poll_of", "prepare"]

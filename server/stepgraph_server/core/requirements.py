@@ -1,7 +1,8 @@
 """What an executor must be able to do, as a key and as a message.
 
 Rules: the key is a tuple that can be hashed and compared, ("llm", model), ("tool", name, digest), ("agent", kind),
-("condition", name), ("step", program), ("effect", kind), or ("sleep",), for which no executor is needed; the message is what events and clients see of it.
+("condition", name), ("step", program), ("effect", kind), or ("sleep",) and ("graph",), for which no executor is needed; the message is
+what events and clients see of it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def requirement_message(key: tuple[str, ...]) -> task_pb2.Requirement:
             return task_pb2.Requirement(step=task_pb2.Requirement.Step(program=program))
         case ("effect", kind):
             return task_pb2.Requirement(effect=task_pb2.Requirement.Effect(kind=kind))
-        case ("sleep",):
+        case ("sleep" | "graph",):
             return task_pb2.Requirement()
         case _:
             raise AssertionError(key)

@@ -69,6 +69,11 @@ def _check(result: task_pb2.TaskResult) -> list[Violation]:
             return _check_output(result.agent.output, "agent.output")
         case "effect":
             return _check_output(result.effect.output, "effect.output")
+        case "graph":
+            found = _check_output(result.graph.output, "graph.output")
+            for name in sorted(result.graph.variables):
+                found += check_value(result.graph.variables[name], f"graph.variables.{name}")
+            return found
         case _:
             return []
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from stepgraph.v1 import event_pb2, run_pb2
 from stepgraph_server.core import (
+    children,
     deadlines,
     forking,
     interrupts,
@@ -34,6 +35,8 @@ from stepgraph_server.core.inputs import (
     Answer,
     AttemptsLost,
     Cancel,
+    ChildRefused,
+    ChildSeen,
     Decision,
     Fork,
     GoOn,
@@ -41,6 +44,7 @@ from stepgraph_server.core.inputs import (
     Look,
     Outcomes,
     Pause,
+    Resolve,
     RoomFound,
     Signal,
     Start,
@@ -101,13 +105,15 @@ def fold(
 
 def decide(state: RunState, happened: Input, world: World, now: Instant) -> Decision:
     """Decide what follows from an input, and advance the state by it. Raises Refused, and then nothing has changed."""
-    turn = Turn(state, world, now, evolve)
+    turn, before = Turn(state, world, now, evolve), state.status
     _take(turn, happened)
     if turn.events or isinstance(happened, GoOn | TimePassed):
         _settle(turn)
         _watch_limits(turn)
     if not state.final:
         state.status = live_status(state)
+    if state.parent is not None and turn.events:
+        children.tell_parent(turn, before, is_new=isinstance(happened, Start))
     return Decision(turn.events, turn.commands, turn.acks)
 
 
@@ -119,20 +125,30 @@ def _take(
             turn.emit("run_started", happened.started)
         case Fork():
             forking.on_fork(turn, happened)
+        case Outcomes() | AttemptsLost() | RoomFound():
+            _on_executors(turn, happened)
+        case TimePassed():
+            _on_time(turn)
+        case Answer() | Cancel() | Signal() | Pause() | Unpause():
+            _obey(turn, happened)
+        case ChildSeen() | ChildRefused() | Resolve():
+            _on_child(turn, happened)
+        case Look():
+            pass
+        case GoOn():
+            steps.line_up(turn)
+        case _:
+            assert_never(happened)
+
+
+def _on_executors(turn: Turn, happened: Outcomes | AttemptsLost | RoomFound) -> None:
+    match happened:
         case Outcomes():
             outcomes.on_outcomes(turn, happened)
         case AttemptsLost():
             tasks.on_lost(turn, happened)
         case RoomFound():
             tasks.on_room(turn, happened.task_ids)
-        case TimePassed():
-            _on_time(turn)
-        case Answer() | Cancel() | Signal() | Pause() | Unpause():
-            _obey(turn, happened)
-        case Look():
-            pass
-        case GoOn():
-            steps.line_up(turn)
         case _:
             assert_never(happened)
 
@@ -148,9 +164,21 @@ def _obey(turn: Turn, wish: Answer | Cancel | Signal | Pause | Unpause) -> None:
         case Pause():
             pausing.on_pause(turn, wish)
         case Unpause():
-            pausing.on_unpause(turn)
+            pausing.on_unpause(turn, wish)
         case _:
             assert_never(wish)
+
+
+def _on_child(turn: Turn, happened: ChildSeen | ChildRefused | Resolve) -> None:
+    match happened:
+        case ChildSeen():
+            children.on_seen(turn, happened)
+        case ChildRefused():
+            children.on_refused(turn, happened)
+        case Resolve():
+            children.on_resolve(turn, happened)
+        case _:
+            assert_never(happened)
 
 
 def _on_cancel(turn: Turn, happened: Cancel) -> None:
@@ -260,7 +288,9 @@ def live_status(state: RunState) -> int:
         return run_pb2.RUN_STATUS_PAUSED
     if state.is_pending:
         return run_pb2.RUN_STATUS_PENDING
-    if len(state.tasks) > state.asking or not state.open_questions:
+    # What waits for people, here or in a child run, is all that there is.
+    waiting = state.asking + state.waiting_children
+    if len(state.tasks) > waiting or not (state.open_questions or state.waiting_children):
         return run_pb2.RUN_STATUS_RUNNING
     # A node whose conditions are all decided may wait for a turn, like one that has not acted yet.
     if _goes_on(state):
@@ -270,7 +300,8 @@ def live_status(state: RunState) -> int:
 
 def only_sleeps(state: RunState) -> bool:
     """Whether nothing happens to a run before time passes, or somebody wants something of it."""
-    if not state.sleeping or state.sleeping + state.asking != len(state.tasks):
+    resting = state.sleeping + state.asking + state.waiting_children
+    if not state.sleeping or resting != len(state.tasks):
         return False
     return not _goes_on(state)
 
@@ -343,6 +374,9 @@ def _apply_run_started(state: RunState, event: event_pb2.RunEvent) -> None:
     state.selector = tuple(sorted(fact.selector.items()))
     state.max_iterations = fact.max_iterations
     state.token_limit = fact.token_limit
+    state.parent = fact.parent if fact.HasField("parent") else None
+    state.depth = fact.depth
+    state.resolved = {each.reference: each.graph for each in fact.resolved_graphs}
     state.traceparent, state.tracestate = fact.traceparent, fact.tracestate
     state.conversation = Conversation.from_message(initial.conversation)
     for added in given.messages:
@@ -392,6 +426,9 @@ _FACTS: Final[Mapping[str | None, Callable[[RunState, event_pb2.RunEvent], None]
     "node_failed": node_facts.apply_node_failed,
     "node_cancelled": lifecycle.apply_node_cancelled,
     "edges_evaluated": node_facts.apply_edges_evaluated,
+    "child_started": children.apply_child_started,
+    "child_status_changed": children.apply_child_status_changed,
+    "graphs_resolved": children.apply_graphs_resolved,
     "interrupt_opened": interrupts.apply_interrupt_opened,
     "interrupt_answered": interrupts.apply_interrupt_answered,
     "interrupt_closed": interrupts.apply_interrupt_closed,

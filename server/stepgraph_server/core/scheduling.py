@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import event_pb2
 from stepgraph_server.core import tasks, tool_approvals
+from stepgraph_server.core.failures import failure
+from stepgraph_server.core.inputs import StartChild
 from stepgraph_server.core.instants import to_timestamp
-from stepgraph_server.core.policies import NO_LIMITS, resolve_limits, resolve_retry
+from stepgraph_server.core.policies import (
+    NO_LIMITS,
+    RetryPolicy,
+    resolve_limits,
+    resolve_retry,
+)
 from stepgraph_server.core.requirements import both_selectors, requirement_message
 from stepgraph_server.core.state import Activation, RunState, Task, TaskStatus, ToolSet
 
@@ -19,12 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepgraph.v1 import transition_pb2
-    from stepgraph_server.core.actions.step import Effect, Prepared
+    from stepgraph_server.core.actions.step import Child, Effect, Prepared
     from stepgraph_server.core.instants import Instant
     from stepgraph_server.core.turn import Turn
 
-#: What a sleep needs of an executor: nothing.
+#: What a sleep and a child run need of an executor: nothing.
 SLEEP_KEY: Final = ("sleep",)
+CHILD_KEY: Final = ("graph",)
 
 
 def schedule(turn: Turn, activation: Activation, effect: Effect, number: int, index: int) -> None:
@@ -128,10 +136,48 @@ def mark_sleep(task: Task, end: Instant) -> None:
     task.wakes_at = end
 
 
+def schedule_child(
+    turn: Turn, activation: Activation, child: Child, number: int, index: int
+) -> None:
+    """Record that a child run performs a task, and want it created; too deep in its tree, it fails at once."""
+    task_id = f"{activation.id}/t{number}/e{index}"
+    state = turn.state
+    task = new_task(state, activation, task_id=task_id, now=turn.now, key=CHILD_KEY)
+    task.turn, task.index, task.label = number, index, child.label
+    task.call_id, task.prepared = child.call_id, child
+    mark_child(task)
+    if child.options is not None:
+        apply_options(task, child.options)
+    event = turn.next_event()
+    fact = event.task_scheduled
+    fact.task_id = task_id
+    fact.label = child.label
+    fact.call_id = child.call_id
+    fact.child_run_id = tasks.child_run_id(state, task)
+    state.drafts[task.id] = task
+    turn.record(event)
+    if state.depth < turn.world.limits.max_depth:
+        turn.command(StartChild(task=task))
+        return
+    message = (
+        f"{child.label} did not start: run {state.run_id} has {state.depth} runs above it, and no run may have more; "
+        "end the recursion earlier"
+    )
+    details = {"max_depth": str(turn.world.limits.max_depth)}
+    why = failure("RUN_TREE_TOO_DEEP", message, source=task.id, details=details)
+    tasks.fail_attempt(turn, task, why, for_good=True)
+
+
+def mark_child(task: Task) -> None:
+    """Make a new task one that a child run performs. It has its own limits, and its nodes have their own tries."""
+    task.status = TaskStatus.CHILD
+    task.limits, task.retry = NO_LIMITS, RetryPolicy(max_tries=1)
+
+
 def reset_policies(task: Task) -> None:
     """Give an outstanding task the tries and limits of its node as it is now, and what its effect says of itself."""
     node = task.activation.node
-    if task.status is TaskStatus.SLEEPING:
+    if task.status in (TaskStatus.SLEEPING, TaskStatus.CHILD):
         return
     task.retry, task.limits = node.retry, node.limits
     program = task.activation.program
@@ -152,10 +198,11 @@ def take_approval(state: RunState, task: Task) -> None:
 
 def apply_options(task: Task, options: transition_pb2.EffectOptions) -> None:
     """Put what an effect says of its tries, limits and executors over what its node says."""
-    if options.HasField("retry"):
-        task.retry = resolve_retry(task.retry, options.retry)
-    if options.HasField("limits"):
-        task.limits = resolve_limits(task.limits, options.limits)
+    if task.status is not TaskStatus.CHILD:
+        if options.HasField("retry"):
+            task.retry = resolve_retry(task.retry, options.retry)
+        if options.HasField("limits"):
+            task.limits = resolve_limits(task.limits, options.limits)
     if options.selector:
         task.selector = both_selectors(task.selector, tuple(sorted(options.selector.items())))
 

@@ -13,7 +13,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from stepgraph.v1 import run_pb2
+from stepgraph.v1 import llm_pb2, run_pb2
 from stepgraph_server.core.conversation import Conversation
 from stepgraph_server.core.due import DueTimes
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         event_pb2,
         failure_pb2,
         interrupt_pb2,
-        llm_pb2,
         state_pb2,
         task_pb2,
         value_pb2,
@@ -178,6 +177,8 @@ class TaskStatus(enum.Enum):
     BACKOFF = enum.auto()
     #: It is a sleep, which time ends and no executor.
     SLEEPING = enum.auto()
+    #: A child run performs it, which is there or is to be created.
+    CHILD = enum.auto()
 
 
 @dataclass(slots=True)
@@ -215,6 +216,9 @@ class Task:
     #: When a sleep is over.
     wakes_at: Instant | None = None
     last_failure: failure_pb2.Failure | None = None
+    #: It was recorded that its child run has begun, and that this waits for people.
+    child_started: bool = False
+    child_waits: bool = False
     #: It was said that no executor can take it.
     unclaimed: bool = False
     #: A concurrency cap holds it back until others of its turn have ended.
@@ -303,6 +307,15 @@ class Tokens:
         self.cached_input += usage.cached_input_tokens
         self.reasoning += usage.reasoning_tokens
 
+    def to_message(self) -> llm_pb2.Usage:
+        """Return them as they are told."""
+        return llm_pb2.Usage(
+            input_tokens=self.input,
+            output_tokens=self.output,
+            cached_input_tokens=self.cached_input,
+            reasoning_tokens=self.reasoning,
+        )
+
     @property
     def used(self) -> int:
         """What counts against a token limit."""
@@ -337,6 +350,12 @@ class RunState:
     selector: tuple[tuple[str, str], ...] = ()
     labels: dict[str, str] = field(default_factory=dict)
     root_run_id: str = ""
+    #: The task that it performs, and of which run; None for a root.
+    parent: run_pb2.RunParent | None = None
+    #: How many runs are above it.
+    depth: int = 0
+    #: What references to graphs stand for in it and below it.
+    resolved: dict[str, run_pb2.GraphVersion] = field(default_factory=dict)
     traceparent: str = ""
     tracestate: str = ""
     max_iterations: int = 0
@@ -348,6 +367,8 @@ class RunState:
     starts_at: Instant | None = None
     #: Nothing starts until it is unpaused.
     paused: bool = False
+    #: It is paused because its parent is.
+    paused_by_parent: bool = False
     started_at: Instant
     #: When the last event happened, or the one that is being applied.
     updated_at: Instant
@@ -377,8 +398,10 @@ class RunState:
     budget_at_start: int | None = None
     # What is outstanding.
     tasks: dict[str, Task] = field(default_factory=dict)
-    #: How many of the tasks are sleeps.
+    #: How many of the tasks are sleeps, are performed by child runs, and by child runs that wait for people.
     sleeping: int = 0
+    children: int = 0
+    waiting_children: int = 0
     #: How many of the tasks wait for a person's approval.
     asking: int = 0
     questions: dict[str, Question] = field(default_factory=dict)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from stepgraph.v1 import llm_pb2, task_pb2
+from stepgraph.v1 import llm_pb2, run_pb2, task_pb2
 from stepgraph_server.core import canonical, wire
 from stepgraph_server.core.actions.inputs import ReadyInput, agent_input, tool_input
-from stepgraph_server.core.actions.step import MAX_RENDERED_BYTES, Effect
+from stepgraph_server.core.actions.step import MAX_RENDERED_BYTES, Child, Effect
+from stepgraph_server.core.actions.subgraph import child_label
 from stepgraph_server.core.conversation import Conversation
 from stepgraph_server.core.decisions import OfferedTool
 from stepgraph_server.core.instants import after, from_duration, from_timestamp, seconds_text
@@ -84,6 +85,30 @@ def effect_of(state: RunState, activation: Activation, opened: OpenEffect) -> Ef
     return made
 
 
+def child_of(state: RunState, effect: transition_pb2.Effect) -> Child:
+    """Return a graph as an effect: a child run, whose input is its variable `input` and its first last_result."""
+    graph = effect.graph
+    given = run_pb2.RunInput()
+    if graph.input.WhichOneof("kind") is not None:
+        given.value.CopyFrom(graph.input)
+    limits = effect.options.limits
+    spans = [
+        from_duration(limit)
+        for limit, is_set in (
+            (limits.run, limits.HasField("run")),
+            (limits.total, limits.HasField("total")),
+        )
+        if is_set
+    ]
+    return Child(
+        label=child_label(state, graph.graph_ref),
+        graph=graph.graph_ref,
+        input=given,
+        time_limit=min(spans, default=None),
+        options=effect.options if effect.HasField("options") else None,
+    )
+
+
 def sleeps(effect: transition_pb2.Effect) -> bool:
     """Whether an effect needs no executor."""
     return effect.HasField("sleep")
@@ -151,4 +176,4 @@ def _tool_set(tools: Sequence[llm_pb2.ToolDefinition]) -> ToolSet | None:
     )
 
 
-__all__ = ["RequestInput", "effect_of", "sleep_end", "sleep_label", "sleeps"]
+__all__ = ["RequestInput", "child_of", "effect_of", "sleep_end", "sleep_label", "sleeps"]

@@ -155,6 +155,10 @@ def _show_result(made: transition_pb2.EffectResult, ended: task_pb2.TaskResult) 
             made.agent.output.CopyFrom(ended.agent.output)
             if ended.agent.HasField("usage"):
                 made.agent.usage.CopyFrom(ended.agent.usage)
+        case "graph":
+            made.graph.run_id = ended.graph.run_id
+            if ended.graph.HasField("output"):
+                made.graph.output.CopyFrom(ended.graph.output)
         case "effect":
             made.custom.output.CopyFrom(ended.effect.output)
         case _:

@@ -19,6 +19,7 @@ from stepgraph_server.core.names import (
     is_id,
 )
 from stepgraph_server.core.schema_shape import SchemaError
+from stepgraph_server.core.step_reply_graphs import check_graphs
 from stepgraph_server.core.values import check_message, check_value
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def check_await(
     seen_schemas: set[str] = set()
     for index, effect in enumerate(awaited.effects):
         _check_effect(state, effect, f"{path}.effects[{index}]", seen_schemas)
+    check_graphs(awaited.effects, f"{path}.effects")
 
 
 def check_fan_out(count: int, path: str, limits: RunLimits) -> None:
@@ -86,10 +88,7 @@ def _check_effect(
         case "sleep":
             _check_sleep(effect.sleep, f"{path}.sleep")
         case "graph":
-            message = (
-                "this server does not run graphs as effects yet; use a newer one, or do without"
-            )
-            raise BadReply(path=f"{path}.graph", message=message, code="NOT_YET_SUPPORTED")
+            pass  # all of a reply are looked at together
         case None:
             message = "is unset, or a variant that this server does not know; set llm, tool, graph, sleep, custom or delegate"
             raise BadReply(path=path, message=message)

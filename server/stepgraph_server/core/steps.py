@@ -22,6 +22,7 @@ from stepgraph_server.core import (
 from stepgraph_server.core.actions import DERIVED, poll_action, tool_question
 from stepgraph_server.core.actions.step import (
     Await,
+    Child,
     Done,
     Effect,
     Fail,
@@ -190,7 +191,8 @@ def is_ready(activation: Activation) -> bool:
 def _await_effects(turn: Turn, activation: Activation, step: Await) -> bool:
     """Schedule the effects; return whether all were answered at once, so that the action can be polled again."""
     if turn.state.token_limit and any(
-        isinstance(effect, Effect) and effect.spends_tokens for effect in step.effects
+        isinstance(effect, Child) or (isinstance(effect, Effect) and effect.spends_tokens)
+        for effect in step.effects
     ):
         spent = budget_failure(turn.state, activation.node.id)
         if spent is not None:
@@ -203,6 +205,8 @@ def _await_effects(turn: Turn, activation: Activation, step: Await) -> bool:
         elif isinstance(effect, Pause):
             end = effect.until if effect.until is not None else after(turn.now, effect.span)
             scheduling.schedule_sleep(turn, activation, effect.label, end, next_turn, index)
+        elif isinstance(effect, Child):
+            scheduling.schedule_child(turn, activation, effect, next_turn, index)
         else:
             task_id = f"{activation.id}/t{next_turn}/e{index}"
             fact = event_pb2.TaskCompleted(

@@ -51,6 +51,10 @@ def go_on(turn: Turn) -> None:
     if state.iterations >= state.max_iterations:
         lifecycle.fail(turn, _cap_failure(state, plan))
         return
+    spent = _budget_spent(state, plan)
+    if spent is not None:
+        lifecycle.fail(turn, spent)
+        return
     _record_skips(turn, plan)
     state.plan = plan
     event = turn.next_event()
@@ -84,6 +88,19 @@ def _cap_failure(state: RunState, plan: Plan) -> failure_pb2.Failure:
         f"the run has started {state.iterations} supersteps and may start {state.max_iterations}; "
         f"{waiting} did not start. Raise max_iterations, or cap the loop with max_traversals",
         details={"cap": str(state.max_iterations), "iterations": str(state.iterations)},
+    )
+
+
+def _budget_spent(state: RunState, plan: Plan) -> failure_pb2.Failure | None:
+    """Return why a child run may not go on: its parent's budget is spent. A root's nodes are each asked for themselves."""
+    if state.parent is None or state.budget_remaining is None or state.budget_remaining > 0:
+        return None
+    waiting = ", ".join(node.id for node, _ in plan.frontier)
+    return failure(
+        "TOKEN_BUDGET_SPENT",
+        f"{state.tokens.used} of {state.token_limit} tokens are used, which is what the parent had left, so {waiting} did not "
+        "start; start the root with a larger token_limit",
+        details={"token_limit": str(state.token_limit), "used": str(state.tokens.used)},
     )
 
 

@@ -14,8 +14,10 @@ from stepgraph_server.core.decisions import OfferedTool
 from stepgraph_server.core.instants import from_timestamp
 from stepgraph_server.core.requirements import requirement_key
 from stepgraph_server.core.scheduling import (
+    CHILD_KEY,
     SLEEP_KEY,
     apply_options,
+    mark_child,
     mark_poll,
     mark_sleep,
     new_task,
@@ -103,8 +105,7 @@ def apply_task_scheduled(state: RunState, event: event_pb2.RunEvent) -> None:
             activation.held.append(task)
     activation.outstanding += 1
     state.tasks[task.id] = task
-    if task.status is TaskStatus.SLEEPING:
-        state.sleeping += 1
+    _count_kind(state, task, 1)
     if fact.HasField("assignment"):
         _assign(task, fact.assignment, now)
     arm(state, task)
@@ -126,6 +127,16 @@ def _schedule_for_program(
         activation.tools_digest = fact.tools_digest
 
 
+def _count_kind(state: RunState, task: Task, tasks: int) -> None:
+    """Count tasks that no executor performs, as they become outstanding or end."""
+    if task.status is TaskStatus.SLEEPING:
+        state.sleeping += tasks
+    elif task.status is TaskStatus.CHILD:
+        state.children += tasks
+        if task.child_waits:
+            state.waiting_children += tasks
+
+
 def _count(activation: Activation | None, tasks: int) -> None:
     """Count tasks that became outstanding, or ended, at an activation and at all that it was spawned by."""
     while activation is not None:
@@ -135,8 +146,7 @@ def _count(activation: Activation | None, tasks: int) -> None:
 
 def _replayed_task(state: RunState, fact: event_pb2.TaskScheduled, now: Instant) -> Task:
     activation, middle, last = _locate(state, fact.task_id)
-    key = SLEEP_KEY if fact.HasField("due_time") else requirement_key(fact.requirement)
-    task = new_task(state, activation, task_id=fact.task_id, now=now, key=key)
+    task = new_task(state, activation, task_id=fact.task_id, now=now, key=_key_of(fact))
     task.label = fact.label
     task.call_id = fact.call_id
     if middle == "c":
@@ -149,10 +159,19 @@ def _replayed_task(state: RunState, fact: event_pb2.TaskScheduled, now: Instant)
     task.index = int(last[1:])
     if fact.HasField("due_time"):
         mark_sleep(task, from_timestamp(fact.due_time))
-    elif activation.program is not None:
+        return task
+    if fact.child_run_id:
+        mark_child(task)
+    if activation.program is not None:
         _set_apart(activation.program, task)
     take_approval(state, task)
     return task
+
+
+def _key_of(fact: event_pb2.TaskScheduled) -> tuple[str, ...]:
+    if fact.HasField("due_time"):
+        return SLEEP_KEY
+    return CHILD_KEY if fact.child_run_id else requirement_key(fact.requirement)
 
 
 def _set_apart(program: StepProgram, task: Task) -> None:
@@ -207,9 +226,10 @@ def apply_task_completed(state: RunState, event: event_pb2.RunEvent) -> None:
 
 
 def _complete_without_attempt(state: RunState, fact: event_pb2.TaskCompleted) -> None:
-    """Nobody worked: a sleep is over, a person refused a call, a fork was given the result, a call can't run, a Map begins."""
+    """No executor worked: a sleep or a child run is over, a person refused, a fork was given the result, a call can't run, a Map begins."""
     task = state.tasks.get(fact.task_id)
     if task is not None:
+        state.tokens.add(fact.result.graph.usage)
         _end(state, task, fact.result)
         return
     activation, middle, last = _locate(state, fact.task_id)
@@ -281,9 +301,8 @@ def _forget_holder(task: Task) -> None:
 
 
 def _leave_counts(state: RunState, task: Task) -> None:
-    """Count the task no more among those that sleep or wait for a person."""
-    if task.status is TaskStatus.SLEEPING:
-        state.sleeping -= 1
+    """Count the task no more among those that no executor performs, or that wait for a person."""
+    _count_kind(state, task, -1)
     tool_approvals.leave(state, task)
 
 

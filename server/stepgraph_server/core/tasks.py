@@ -7,12 +7,22 @@ not tries, and have a cap of their own. Nothing here knows what a node does with
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import event_pb2, failure_pb2, task_pb2
 from stepgraph_server.core import tool_approvals
 from stepgraph_server.core.failures import failure
-from stepgraph_server.core.inputs import AttemptOver, Enqueue, Send, StopAttempt
+from stepgraph_server.core.inputs import (
+    AttemptOver,
+    Cancel,
+    Enqueue,
+    Pause,
+    Send,
+    StopAttempt,
+    TellChild,
+    Unpause,
+)
 from stepgraph_server.core.instants import (
     MAX_INSTANT,
     Instant,
@@ -116,6 +126,8 @@ def cancel_within(
             continue
         if task.status is TaskStatus.ASSIGNED:
             _stop_attempt(turn, task, reason)
+        elif task.status is TaskStatus.CHILD:
+            tell_child(turn, task, Cancel(reason=reason))
         attempt = task.attempt if task.status is TaskStatus.ASSIGNED else 0
         end_cancelled(
             turn, task, event_pb2.TaskCancelled(task_id=task.id, attempt=attempt, reason=reason)
@@ -140,6 +152,30 @@ def end_cancelled(turn: Turn, task: Task, fact: event_pb2.TaskCancelled) -> None
         turn.command(
             AttemptOver(task_id=task.id, attempt=attempt, instance=task.instance, discarded=True)
         )
+
+
+def tell_child(turn: Turn, task: Task, happened: Cancel | Pause | Unpause) -> None:
+    """Let something happen to the child run that performs a task."""
+    run_id = child_run_id(turn.state, task)
+    turn.command(TellChild(task_id=task.id, run_id=run_id, happened=happened))
+
+
+def tell_children(turn: Turn, happened: Pause | Unpause) -> None:
+    """Let something happen to all child runs."""
+    if turn.state.children:
+        for task in turn.state.tasks.values():
+            if task.status is TaskStatus.CHILD:
+                tell_child(turn, task, happened)
+
+
+def paused_with_parent() -> Pause:
+    """Return what happens to the child runs of a run that is paused."""
+    return Pause(reason="its parent is paused", by_parent=True)
+
+
+def child_run_id(state: RunState, task: Task) -> str:
+    """Return the id of the run that performs a task: it follows from the task's own, so creating it twice gives one run."""
+    return hashlib.sha256(f"{state.run_id}/{task.id}".encode()).hexdigest()
 
 
 def fail_attempt(  # what is known of a failed attempt; all but the first three have defaults
@@ -257,7 +293,7 @@ def _wants_executor(turn: Turn, task: Task) -> bool:
         case TaskStatus.BACKOFF:
             assert task.retry_at is not None
             return turn.now >= task.retry_at
-        case TaskStatus.ASSIGNED | TaskStatus.SLEEPING | TaskStatus.ASKING:
+        case TaskStatus.ASSIGNED | TaskStatus.SLEEPING | TaskStatus.ASKING | TaskStatus.CHILD:
             return False
 
 

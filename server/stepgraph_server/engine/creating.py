@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import event_pb2, graph_pb2, run_pb2, run_service_pb2, state_pb2
 from stepgraph_server.core import canonical, names
+from stepgraph_server.core.children import resolved_graphs
 from stepgraph_server.core.errors import Refused, StepgraphError
 from stepgraph_server.core.inputs import Fork, Start
 from stepgraph_server.core.instants import SECOND, after, from_duration, to_timestamp
@@ -19,6 +20,7 @@ from stepgraph_server.core.state import RULES_VERSION
 from stepgraph_server.engine.callers import RequestKey
 from stepgraph_server.engine.encoding import progress_of
 from stepgraph_server.engine.live import Delivery, FutureReply, LiveRun
+from stepgraph_server.engine.references import resolve
 from stepgraph_server.engine.repeats import first_response
 from stepgraph_server.storage.errors import RunExists, StorageError
 from stepgraph_server.storage.records import RunCreation, RunEnding, RunKey, RunRecord
@@ -74,9 +76,11 @@ class Creator:
             return before
         self.refuse_if_overloaded()
         version, graph = await self._graph(namespace, request.graph)
+        resolved = await self.resolve(namespace, request.graph, graph)
         run_id = request.run_id or self._make_run_id()
         now = self._clock.now()
         started = run_started(request, run_id, version, graph, caller, now)
+        started.resolved_graphs.extend(resolved_graphs(resolved))
         if request.HasField("continue_from"):
             started.initial_state.CopyFrom(
                 await self._end_of(RunKey(namespace, request.continue_from))
@@ -218,6 +222,16 @@ class Creator:
                 retry_after=SECOND,
             )
 
+    async def resolve(
+        self, namespace: str, ref: graph_pb2.GraphRef, graph: CompiledGraph
+    ) -> dict[str, run_pb2.GraphVersion]:
+        """Return what the references of a graph stand for, and of all that it leads to. Raises Refused GRAPH_NOT_FOUND."""
+        if not graph.references:
+            return {}
+        base = f"{ref.reference}: " if ref.HasField("reference") else "graph.definition."
+        named = [each._replace(path=f"{base}{each.path}") for each in graph.references]
+        return await resolve(self._graphs, namespace, named, {})
+
     async def _graph(
         self, namespace: str, ref: graph_pb2.GraphRef
     ) -> tuple[run_pb2.GraphVersion, CompiledGraph]:
@@ -227,13 +241,7 @@ class Creator:
                 name=record.name, version=record.version, digest=record.digest
             ), graph
         graph = self._graphs.compile(ref.definition)
-        await self._store.graphs.put(
-            namespace,
-            "",
-            graph.digest,
-            ref.definition.SerializeToString(deterministic=True),
-            self._clock.now(),
-        )
+        await self._graphs.keep(namespace, graph, self._clock.now())
         return run_pb2.GraphVersion(digest=graph.digest), graph
 
 

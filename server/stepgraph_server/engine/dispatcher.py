@@ -22,7 +22,10 @@ from stepgraph_server.core.inputs import (
     Outcomes,
     RoomFound,
     Send,
+    StartChild,
     StopAttempt,
+    TellChild,
+    TellParent,
     Yield,
 )
 from stepgraph_server.core.state import TaskStatus
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 
     from stepgraph_server.core.inputs import Command, Placement, RunLimits
     from stepgraph_server.core.state import Task
+    from stepgraph_server.engine.children import Children
     from stepgraph_server.engine.clock import Clock
     from stepgraph_server.engine.holdings import Attempt
     from stepgraph_server.engine.live import LiveRun
@@ -78,6 +82,7 @@ class Dispatcher:
         self._limits = limits
         self._jitter = jitter
         self._runner: Runner | None = None
+        self._children: Children | None = None
         self._waiting = WaitingTasks()
         self.holdings = Holdings(registry)
         self._tasks_out: dict[Seat, list[bytes]] = {}
@@ -88,15 +93,21 @@ class Dispatcher:
         self._handing_out = False
         self.counts = Counts()
 
-    def attach(self, runner: Runner) -> None:
-        """Say where inputs of runs go. Called once, by the composition root."""
-        self._runner = runner
+    def attach(self, runner: Runner, children: Children) -> None:
+        """Say where inputs of runs go, and who has their child runs. Called once, by the composition root."""
+        self._runner, self._children = runner, children
 
     @property
     def runner(self) -> Runner:
         """The runner."""
         assert self._runner is not None, "attach was not called"
         return self._runner
+
+    @property
+    def children(self) -> Children:
+        """Whoever has the child runs."""
+        assert self._children is not None, "attach was not called"
+        return self._children
 
     @property
     def waiting(self) -> WaitingTasks:
@@ -143,6 +154,8 @@ class Dispatcher:
                 self._plan_dispatch()
             case StopAttempt():
                 self._stop(run, command)
+            case StartChild() | TellChild() | TellParent():
+                self.children.carry_out(run, command)
             case Yield():
                 asyncio.get_running_loop().call_soon(self._go_on, run)
 
@@ -210,6 +223,7 @@ class Dispatcher:
         self._waiting.forget(key)
         self.holdings.forget_run(key)
         self._hub.end_run(key)
+        self.children.abandoned(key)
 
     def acknowledge(self, delivery: Delivery, acks: Iterable[Ack]) -> None:
         """Tell the executor that reported results what became of them."""
@@ -258,6 +272,7 @@ class Dispatcher:
         if unsent:
             lost = AttemptsLost(attempts=tuple(unsent), reason=event_pb2.TASK_LOSS_REASON_FORGOTTEN)
             run.inbox.appendleft(Delivery(happened=lost, keep=True))
+        self.children.recovered(run)
         self._plan_dispatch()
 
     def _is_held(self, key: RunKey, task: Task) -> bool:

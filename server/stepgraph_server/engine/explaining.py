@@ -84,13 +84,17 @@ def _of_task(state: RunState, task: Task, connected: Connected) -> run_service_p
     wait.task_id = task.id
     if task.last_failure is not None:
         wait.last_failure.CopyFrom(task.last_failure)
-    if task.status is not TaskStatus.SLEEPING:
+    if task.status not in (TaskStatus.SLEEPING, TaskStatus.CHILD):
         wait.requirement.CopyFrom(task.requirement)
         wait.capable_executors = connected.capable(task)
     match task.status:
         case TaskStatus.SLEEPING:
             wait.since_time.CopyFrom(to_timestamp(task.scheduled_at))
             wait.description = "sleeps"
+        case TaskStatus.CHILD:
+            wait.since_time.CopyFrom(to_timestamp(task.scheduled_at))
+            wait.child_run_id = tasks.child_run_id(state, task)
+            wait.description = _of_child(task, wait.child_run_id)
         case TaskStatus.BACKOFF:
             wait.description = f"{task.label} is tried again; it has failed {_times(task.tries)}"
         case TaskStatus.ASSIGNED:
@@ -118,6 +122,13 @@ def _of_attempt(task: Task, connected: Connected) -> str:
     if connected.has(task.executor_id, task.instance):
         return runs
     return f"{runs}, which is not connected now; if it does not come back, the task is handed out again"
+
+
+def _of_child(task: Task, run_id: str) -> str:
+    if not task.child_started:
+        return f"{task.label} is about to start as child run {run_id}"
+    does = "waits for people" if task.child_waits else "goes on"
+    return f"{task.label} is child run {run_id}, which {does}: stepgraph runs explain {run_id}"
 
 
 def _of_queued(task: Task, capable: int) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepgraph.v1 import event_pb2, interrupt_pb2, run_pb2, state_pb2, task_pb2
+from stepgraph.v1 import event_pb2, graph_pb2, interrupt_pb2, run_pb2, state_pb2, task_pb2
+from stepgraph_server.core.children import resolved_graphs
 from stepgraph_server.core.errors import Quarantined, Refused, Violation
 from stepgraph_server.core.inputs import Fork, Start
 from stepgraph_server.core.instants import Span, after, from_duration, to_timestamp
@@ -97,8 +98,11 @@ class Forker:
                 name=found.name, version=found.version, digest=found.digest
             )
         forked = self._forked(source, caller, self._creator.new_run_id(request.new_run_id))
-        if version is not None:
+        if version is not None and graph is not None:
             forked.graph.CopyFrom(version)
+            ref = graph_pb2.GraphRef(reference=request.graph)
+            resolved = await self._creator.resolve(namespace, ref, graph)
+            forked.resolved_graphs.extend(resolved_graphs(resolved))
         self._limit(forked, source, request)
         return await self._create(source, forked, graph, _changes(request), key, caller)
 
@@ -282,6 +286,8 @@ class Forker:
         old = await self._folder.fold_until(source_key, record, 1)
         started.run_id = started.root_run_id = new_run_id
         started.ClearField("delay_until_time")
+        started.ClearField("parent")
+        started.depth = 0
         started.traceparent, started.tracestate = caller.traceparent, caller.tracestate
         if old.time_limit_at is not None:
             limit = Span(old.time_limit_at - old.started_at)

@@ -19,6 +19,7 @@ from stepgraph_server.storage.graphs import GraphReference
 
 if TYPE_CHECKING:
     from stepgraph_server.core.graph import CompiledGraph, GraphDefaults
+    from stepgraph_server.core.instants import Instant
     from stepgraph_server.storage.graphs import Graphs
     from stepgraph_server.storage.records import GraphVersionRecord
 
@@ -73,6 +74,11 @@ class GraphCache:
         if compiled is None:
             compiled = self.compile(graph_pb2.StateGraph.FromString(record.definition))
         return record, compiled
+
+    async def keep(self, namespace: str, graph: CompiledGraph, now: Instant) -> None:
+        """Store a graph by its digest, without a name: a run is to walk it."""
+        definition = graph.definition.SerializeToString(deterministic=True)
+        await self._graphs.put(namespace, "", graph.digest, definition, now)
 
     def _keep(self, compiled: CompiledGraph) -> CompiledGraph:
         self._compiled[compiled.digest] = compiled

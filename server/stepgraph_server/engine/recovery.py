@@ -68,7 +68,8 @@ class Recovery:
                 cursor = row.rowid
                 if row.next_due is not None:
                     self._runner.timers.arm(row.key, row.next_due)
-                if row.status in _UNDER_WAY:
+                # One that waits for its child runs may not have heard of the end of one.
+                if row.status in _UNDER_WAY or row.has_ended_child:
                     found.append(row.key)
             if len(page) < RECOVERY_PAGE:
                 return found

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from stepgraph_server.engine.graph_cache import GraphCache
     from stepgraph_server.storage.records import Appended, RunCreation, RunKey
     from stepgraph_server.storage.store import Store
+    from stepgraph_server.telemetry.trace_ids import RunTrace
 
 _log = logging.getLogger(__name__)
 
@@ -174,6 +175,13 @@ class Runner:
         """Return a run that is in memory."""
         return self._live.get(key)
 
+    def trace_of(self, run: LiveRun) -> RunTrace:
+        """Return the trace of a run that has started and is in memory."""
+        if run.trace is None:
+            assert run.state is not None
+            run.trace = self._observer.trace_of(run.key.namespace, run.state)
+        return run.trace
+
     def close(self) -> None:
         """Begin nothing any more, and turn away whoever waits for a run that is not there.
 
@@ -254,8 +262,7 @@ class Runner:
         self, run: LiveRun, state: RunState, delivery: Delivery, decision: Decision
     ) -> Instant | None:
         """Hand the events of a decision to the journal, and return when something is due by itself after them."""
-        if run.trace is None:
-            run.trace = self._observer.trace_of(run.key.namespace, state)
+        self.trace_of(run)
         append = encode_append(run.key, state, decision.events)
         append.creation, append.prefix = delivery.creation, delivery.prefix
         append.request = delivery.record() if delivery.record is not None else None

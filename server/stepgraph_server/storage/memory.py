@@ -262,17 +262,30 @@ class MemoryRuns:
 
     async def open_runs(self, after_rowid: int, limit: int) -> list[OpenRun]:
         """See Runs."""
+        ended = {
+            RunKey(key.namespace, run.record.creation.parent_run_id)
+            for key, run in self.by_key.items()
+            if run.record.is_final
+        }
         found = (
             OpenRun(
                 rowid=run.rowid,
                 key=key,
                 status=run.record.progress.status,
                 next_due=run.record.progress.next_due,
+                has_ended_child=key in ended,
             )
             for key, run in islice(self.by_key.items(), after_rowid, None)
             if run.record.ending is None and not run.record.quarantined
         )
         return [*islice(found, limit)]
+
+    async def count_tree(self, root: RunKey) -> int:
+        """See Runs."""
+        return sum(
+            key.namespace == root.namespace and run.record.creation.root_run_id == root.run_id
+            for key, run in self.by_key.items()
+        )
 
     async def set_quarantined(self, key: RunKey) -> None:
         """See Runs."""

@@ -140,6 +140,8 @@ class OpenRun:
     key: RunKey
     status: int
     next_due: Instant | None
+    #: A child run of its has ended, and it may not have heard of that.
+    has_ended_child: bool
 
 
 @dataclass(slots=True, kw_only=True)

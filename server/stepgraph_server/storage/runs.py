@@ -70,8 +70,13 @@ class Runs(Protocol):
     async def open_runs(self, after_rowid: int, limit: int) -> list[OpenRun]:
         """Return runs of all namespaces that are neither final nor quarantined, by rowid, from behind `after_rowid`.
 
-        Begin with 0; an empty page is the end. Each run that is open during the whole walk comes exactly once.
+        Begin with 0; an empty page is the end. Each run that is open during the whole walk comes exactly once. It is said of
+        each whether a run whose parent it is has ended.
         """
+        ...
+
+    async def count_tree(self, root: RunKey) -> int:
+        """Return how many runs there are with that root, itself included."""
         ...
 
     async def set_quarantined(self, key: RunKey) -> None:

@@ -106,5 +106,7 @@ def usage_of(result: task_pb2.TaskResult) -> llm_pb2.Usage:
             return result.llm.usage
         case "agent":
             return result.agent.usage
+        case "graph":
+            return result.graph.usage
         case _:
             return _NO_RESULT

@@ -92,6 +92,13 @@ class RunTrace:
         flags = "01" if self.is_sampled else "00"
         return f"00-{self.trace_id}-{self.attempt_span(task_id, attempt)}-{flags}"
 
+    def node_traceparent(self, activation_id: str) -> str:
+        """Return the W3C trace context that a child run of a node continues; empty if there is no trace."""
+        if not self._key:
+            return self._passed_on
+        flags = "01" if self.is_sampled else "00"
+        return f"00-{self.trace_id}-{self.node_span(activation_id)}-{flags}"
+
     def _span(self, name: str) -> str:
         # Zero would be no id; a digest of 8 bytes is zero once in 584 years at a billion a second.
         return blake2b(name.encode(), digest_size=8, key=self._key).hexdigest()

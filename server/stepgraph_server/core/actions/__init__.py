@@ -16,6 +16,7 @@ from stepgraph_server.core.actions import (
     llm_infer,
     run_requested_tools,
     sleep,
+    subgraph,
     switch_paradigm,
     tool_call,
     wait_signal,
@@ -43,6 +44,7 @@ DERIVED: Final = frozenset(
         "run_requested_tools",
         "sleep",
         "step",
+        "subgraph",
         "wait_signal",
     }
 )
@@ -57,6 +59,7 @@ _PROGRAMS: Final[Mapping[str, Callable[[Poll], Step]]] = {
     "run_requested_tools": run_requested_tools.poll,
     "assign": assign.poll,
     "sleep": sleep.poll,
+    "subgraph": subgraph.poll,
     "wait_signal": wait_signal.poll,
 }
 

@@ -14,7 +14,7 @@ from stepgraph_server.core.done import Done
 from stepgraph_server.core.policies import NO_LIMIT
 
 if TYPE_CHECKING:
-    from stepgraph.v1 import failure_pb2, task_pb2, transition_pb2
+    from stepgraph.v1 import failure_pb2, graph_pb2, run_pb2, task_pb2, transition_pb2
     from stepgraph_server.core.inputs import World
     from stepgraph_server.core.instants import Instant, Span
     from stepgraph_server.core.state import Activation, RunState, ToolSet
@@ -71,11 +71,32 @@ class Pause:
     span: Span = NO_LIMIT
 
 
+@dataclass(slots=True, kw_only=True)
+class Child:
+    """A child run."""
+
+    label: str
+    graph: graph_pb2.GraphRef
+    #: What it starts with.
+    input: run_pb2.RunInput
+    #: How long it may take; None is as long as its parent.
+    time_limit: Span | None = None
+    #: The most supersteps; 0 is as its graph says.
+    max_iterations: int = 0
+    call_id: str = ""
+    #: Labels of its executors, beside those of its node; the rest is nothing that a run has.
+    options: transition_pb2.EffectOptions | None = None
+
+    def build(self, _: RunState) -> bytes:
+        """Return what it starts with: no executor gets it, but like any task it must have the same after a restart."""
+        return self.input.SerializeToString(deterministic=True)
+
+
 @dataclass(slots=True)
 class Await:
     """Run effects; poll again when all have ended."""
 
-    effects: tuple[Effect | Answered | Pause, ...]
+    effects: tuple[Effect | Answered | Pause | Child, ...]
     #: How many at once; 0 means all.
     max_concurrency: int = 0
 
@@ -117,6 +138,7 @@ class Poll:
 __all__ = [
     "Answered",
     "Await",
+    "Child",
     "Done",
     "Effect",
     "Fail",

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final, assert_never
 
 from stepgraph.v1 import policy_pb2
-from stepgraph_server.core.names import MAX_KEPT_SIGNALS, MAX_MODEL_CHARACTERS
+from stepgraph_server.core.names import MAX_KEPT_SIGNALS, MAX_MODEL_CHARACTERS, wanted_of
 from stepgraph_server.core.validation.codes import ProblemCode, WarningCode
 from stepgraph_server.core.validation.conditions import (
     Kind,
@@ -284,15 +284,20 @@ def _check_subgraph(report: Report, path: str, action: NodeAction.Subgraph) -> N
     for variable in sorted(action.output):
         where = at_key(f"{path}.output", variable)
         check_written_variable(report, where, variable)
-        check_variable(report, where, action.output[variable])
+        check_variable(report, where, wanted_of(action.output[variable])[0])
     if action.HasField("time_limit"):
         hint = "Leave it out for the parent's."
         check_positive(report, f"{path}.time_limit", action.time_limit, hint)
 
 
+def is_reference(text: str) -> bool:
+    """Whether a text has the form of a reference to a graph: `name`, `name@3` or `sha256:…`."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
 def check_reference(report: Report, path: str, graph: GraphRef) -> None:
     """Check the form of a reference. Whether it leads to a graph is known where graphs are kept."""
-    if graph.WhichOneof("kind") == "reference" and not _REFERENCE.fullmatch(graph.reference):
+    if graph.WhichOneof("kind") == "reference" and not is_reference(graph.reference):
         report.problem(
             ProblemCode.NAME_INVALID,
             f"{path}.reference",

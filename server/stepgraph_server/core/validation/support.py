@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 #: Fields of StateGraph.
 GRAPH_FIELDS: Final = ("tools",)
 #: Fields of GraphNode, with dots into what they hold.
-NODE_FIELDS: Final = (
-    "action.subgraph",
-    "answers",
-)
+NODE_FIELDS: Final = ("answers",)
 
 
 def check_support(report: Report, outline: Outline) -> None:

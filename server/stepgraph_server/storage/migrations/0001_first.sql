@@ -38,6 +38,8 @@ CREATE TABLE runs (
 CREATE UNIQUE INDEX runs_by_id ON runs (namespace, run_id);
 CREATE INDEX runs_by_time ON runs (namespace, create_time, run_id);
 CREATE INDEX runs_by_root ON runs (namespace, root_run_id, create_time, run_id);
+-- Child runs only: all others cost nothing here.
+CREATE INDEX runs_by_parent ON runs (namespace, parent_run_id) WHERE parent_run_id <> '';
 CREATE INDEX runs_by_graph ON runs (namespace, graph_digest, create_time, run_id);
 CREATE INDEX runs_by_graph_name ON runs (namespace, graph_name, create_time, run_id) WHERE graph_name <> '';
 -- Few runs live at a time: recovery, and lists of what is going on, must not read past all that ended.

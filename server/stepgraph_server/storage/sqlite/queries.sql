@@ -83,9 +83,18 @@ WHERE j.position > :after_position AND r.namespace = :namespace
 ORDER BY j.position;
 
 -- name: open_runs
-SELECT run_key, namespace, run_id, status, next_due FROM runs
+SELECT run_key, namespace, run_id, status, next_due,
+  EXISTS (
+    SELECT 1 FROM runs child
+    WHERE child.namespace = runs.namespace AND child.parent_run_id = runs.run_id
+      AND child.parent_run_id <> '' AND child.final_status IS NOT NULL
+  )
+FROM runs
 WHERE final_status IS NULL AND run_key > :after_rowid AND quarantined = 0
 ORDER BY run_key LIMIT :limit;
+
+-- name: count_tree
+SELECT count(*) FROM runs WHERE namespace = :namespace AND root_run_id = :run_id;
 
 -- name: set_quarantined
 UPDATE runs SET quarantined = 1 WHERE namespace = :namespace AND run_id = :run_id;

@@ -64,9 +64,23 @@ class SqliteRuns:
             lambda connection: connection.execute(QUERIES["open_runs"], arguments).fetchall()
         )
         return [
-            OpenRun(rowid=rowid, key=RunKey(namespace, run_id), status=status, next_due=next_due)
-            for rowid, namespace, run_id, status, next_due in rows
+            OpenRun(
+                rowid=rowid,
+                key=RunKey(namespace, run_id),
+                status=status,
+                next_due=next_due,
+                has_ended_child=bool(has_ended_child),
+            )
+            for rowid, namespace, run_id, status, next_due, has_ended_child in rows
         ]
+
+    async def count_tree(self, root: RunKey) -> int:
+        """See Runs."""
+        arguments = {"namespace": root.namespace, "run_id": root.run_id}
+        [count] = await self._readers.run(
+            lambda connection: connection.execute(QUERIES["count_tree"], arguments).fetchone()
+        )
+        return int(count)
 
     async def set_quarantined(self, key: RunKey) -> None:
         """See Runs."""

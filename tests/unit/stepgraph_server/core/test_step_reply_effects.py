@@ -50,7 +50,7 @@ def _llm(**request: object) -> dict[str, Any]:
         ),
         ({"sleep": {}}, ".sleep", "STEP_REPLY_INVALID"),
         ({"sleep": {"duration": "-1s"}}, ".sleep.duration", "STEP_REPLY_INVALID"),
-        ({"graph": {}}, ".graph", "NOT_YET_SUPPORTED"),
+        ({"graph": {}}, ".graph.graph_ref", "STEP_REPLY_INVALID"),
         (_llm(model="m" * 200), ".llm.request.model", "STEP_REPLY_INVALID"),
         (_llm(temperature=3), ".llm.request.temperature", "STEP_REPLY_INVALID"),
         (_llm(max_tokens=0), ".llm.request.max_tokens", "STEP_REPLY_INVALID"),

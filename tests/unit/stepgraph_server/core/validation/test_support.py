@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from stepgraph.v1 import graph_pb2
 from stepgraph_server.core.validation import check, support
 from tests.support.graphs import DEFAULTS, graph, problems
-
-
-@pytest.mark.parametrize(
-    ("node", "field"),
-    [
-        ({"action": {"subgraph": {"graph": {"reference": "g"}}}}, "action.subgraph"),
-    ],
-)
-def test_a_node_that_asks_for_more_is_refused(node: dict[str, object], field: str) -> None:
-    assert problems(graph({"a": node})) == {("NOT_YET_SUPPORTED", f"nodes[0].{field}")}
 
 
 def test_a_graph_that_asks_for_more_is_refused() -> None:
