@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=BaseModel)
 R = TypeVar("R")
+T = TypeVar("T")
 Results: TypeAlias = "tuple[transition_pb2.EffectResult, ...]"
 Join: TypeAlias = Literal["all", "all_settled", "first"]
 
@@ -117,9 +118,43 @@ def spawn(
 ) -> Pause[object]: ...
 
 
+@overload
 def spawn(
-    specs: Iterable[transition_pb2.NodeSpec], *, join: Join = "all", max_concurrency: int = 0
-) -> Pause[list[object]] | Pause[object]:
+    specs: Iterable[transition_pb2.NodeSpec],
+    *,
+    join: Literal["all"] = "all",
+    max_concurrency: int = 0,
+    returning: type[T],
+) -> Pause[list[T]]: ...
+
+
+@overload
+def spawn(
+    specs: Iterable[transition_pb2.NodeSpec],
+    *,
+    join: Literal["all_settled"],
+    max_concurrency: int = 0,
+    returning: type[T],
+) -> Pause[list[T | EffectFailed]]: ...
+
+
+@overload
+def spawn(
+    specs: Iterable[transition_pb2.NodeSpec],
+    *,
+    join: Literal["first"],
+    max_concurrency: int = 0,
+    returning: type[T],
+) -> Pause[T]: ...
+
+
+def spawn(
+    specs: Iterable[transition_pb2.NodeSpec],
+    *,
+    join: Join = "all",
+    max_concurrency: int = 0,
+    returning: type[Any] | None = None,
+) -> Pause[Any]:
     """Run pieces of work, as many as turn out to be needed: `spawn([program("summarize", each) for each in texts])`.
 
     Args:
@@ -128,21 +163,32 @@ def spawn(
             "all_settled": the same, with an EffectFailed in the place of what failed. "first": the first value; the others
             are cancelled.
         max_concurrency: How many at once; 0 means all.
+        returning: What each value is read as: a pydantic model, a dataclass, any type that pydantic can check.
     """
     wanted = transition_pb2.Transition.Spawn(
         specs=specs, join=_JOINS[join], max_concurrency=max_concurrency
     )
-    transition = transition_pb2.Transition(spawn=wanted)
+    read = outcome if returning is None else _reading(returning)
+    return Pause(
+        transition=transition_pb2.Transition(spawn=wanted),
+        read=lambda results: _joined(join, results, read),
+    )
+
+
+def _reading(kind: type[T]) -> Callable[[transition_pb2.EffectResult], T]:
+    return lambda result: read_as(value_in(result), kind)
+
+
+def _joined(
+    join: Join, results: Results, read: Callable[[transition_pb2.EffectResult], object]
+) -> object:
     match join:
         case "all":
-            return Pause(transition=transition, read=lambda results: list(map(outcome, results)))
+            return [read(each) for each in results]
         case "all_settled":
-            return Pause(
-                transition=transition,
-                read=lambda results: [settled(each, outcome) for each in results],
-            )
+            return [settled(each, read) for each in results]
         case "first":
-            return Pause(transition=transition, read=_first)
+            return read(next((each for each in results if not each.HasField("failed")), results[0]))
 
 
 def settled(
@@ -153,11 +199,6 @@ def settled(
         return read(result)
     except EffectFailed as failed:
         return failed
-
-
-def _first(results: Results) -> object:
-    winner = next((each for each in results if not each.HasField("failed")), results[0])
-    return outcome(winner)
 
 
 # ---- waiting for others -----------------------------------------------------------------------------

@@ -57,6 +57,18 @@ def test_each_join_reads_its_results_in_its_own_way():
         spawn(specs).read(one)
 
 
+def test_spawned_values_are_read_as_types():
+    """In each join; a failure is one as before."""
+    specs = [program("p", 1), program("p", 2)]
+    verdict = node_gave(0, 0, {"ok": True})
+    assert spawn(specs, returning=Verdict).read((verdict,)) == [Verdict(ok=True)]
+    assert spawn(specs, join="first", returning=Verdict).read((failed(0, 0), verdict)) == Verdict(
+        ok=True
+    )
+    good, bad = spawn(specs, join="all_settled", returning=Verdict).read((verdict, failed(0, 1)))
+    assert (good, type(bad)) == (Verdict(ok=True), EffectFailed)
+
+
 def test_settled_lets_other_errors_through():
     """Only what the work itself said is a value."""
     with pytest.raises(ZeroDivisionError):
