@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from stepgraph_server.core.deadlines import on_deadline
 from stepgraph_server.core.inputs import Answer, TimePassed
 from stepgraph_server.core.instants import SECOND
-from stepgraph_server.core.run import next_due
+from stepgraph_server.core.run import evolve, next_due
+from stepgraph_server.core.turn import Turn
 from tests.support.core_pieces import compiled, started
 from tests.support.core_reports import answer
 
@@ -45,3 +47,11 @@ def test_without_a_default_the_node_fails_and_says_how_long_was_waited() -> None
     assert run.state.failure is not None
     assert run.state.failure.code == "INTERRUPT_DEADLINE"
     assert run.state.failure.details["limit"] == "5 s"
+
+
+def test_a_question_that_is_closed_or_unknown_is_left_alone() -> None:
+    run = started(GRAPH)
+    run.now += 5 * SECOND
+    turn = Turn(run.state, run.world, run.now, evolve)
+    on_deadline(turn, "q-nosuch")
+    assert not turn.events

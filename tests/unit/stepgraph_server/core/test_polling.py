@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from stepgraph.v1 import task_pb2, transition_pb2
+from stepgraph_client.files import parse_graph
+from stepgraph_server.core.graph import GraphDefaults, compile_graph
 from stepgraph_server.core.inputs import GoOn, RunLimits, Yield
 from stepgraph_server.core.polling import DEFAULT_MAX_TURNS
 from tests.support.core_pieces import compiled, started, succeeded, world
@@ -63,3 +65,20 @@ edges: [{from: a, to: b}]
     run.happen(succeeded("1/a/t0/e0", spent))
     assert run.state.failure is not None
     assert run.state.failure.code == "TOKEN_BUDGET_SPENT"
+
+
+def test_a_default_model_that_can_not_be_filled_in_fails_the_node_and_ends_what_was_started() -> (
+    None
+):
+    text = "name: g\nstart: a\ndefault_model: '{{gone}}'\nnodes: [{id: a, step: {program: p}}]\n"
+    run = started(compile_graph(parse_graph(text).graph, GraphDefaults()))
+    reply = transition_pb2.StepReply()
+    reply.transition.await_effects.effects.add().tool.name = "t"
+    reply.transition.await_effects.effects.add().llm.request.SetInParent()
+    run.happen(succeeded("1/a/t0/poll", task_pb2.TaskResult(step=reply)))
+    assert run.state.failure is not None
+    assert run.state.failure.code == "TEMPLATE_FAILED"
+    assert "effects[1].llm.request.model" in run.state.failure.message
+    assert [
+        event.task_cancelled.task_id for event in run.events if event.HasField("task_cancelled")
+    ] == ["1/a/t0/e0"]

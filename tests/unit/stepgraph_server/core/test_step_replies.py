@@ -125,3 +125,25 @@ def test_a_reply_without_stored_values_has_none() -> None:
         transition_pb2.StepReply(),
     )
     assert stored_digests(task_pb2.TaskResult(step=reply)) == []
+
+
+def test_a_terminal_node_ends_the_run_and_goes_nowhere() -> None:
+    graph = compiled(
+        "end: [a]\nnodes: [{id: a, step: {program: p}}, {id: b, assign: {}}, {id: s, assign: {}}]\nstart: s\n"
+        "edges: [{from: s, to: a}, {from: s, to: b}, {from: a, to: b, handoff: true}]\n"
+    )
+    run = started(graph)
+    reply = ParseDict({"transition": {"goto": {"target": "b"}}}, transition_pb2.StepReply())
+    found = accept_reply(run.state, run.state.tasks["2/a/t0/poll"], reply, RunLimits())
+    assert found is not None
+    assert found.code == "HANDOFF_MISSING"
+    assert "terminal" in found.message
+
+
+def test_a_token_that_another_run_waits_for_is_taken() -> None:
+    run = started(GRAPH)
+    reply = ParseDict({"transition": {"done": {}}}, transition_pb2.StepReply())
+    task = run.state.tasks["1/a/t0/poll"]
+    found = accept_reply(run.state, task, reply, RunLimits(), taken=True)
+    assert found is not None
+    assert found.code == "TOKEN_TAKEN"

@@ -133,3 +133,28 @@ def test_as_many_different_schemas_as_would_keep_others_waiting_are_refused() ->
     with pytest.raises(BadReply) as caught:
         _check(*schemas)
     assert caught.value.code == "FAN_OUT_LIMIT"
+
+
+def test_a_wake_policy_of_a_newer_schema_is_refused() -> None:
+    awaited = ParseDict({"effects": [TOOL], "wake": 99}, transition_pb2.Transition.Await())
+    with pytest.raises(BadReply) as caught:
+        check_await(state_of(GRAPH), activation_of(GRAPH, "a"), awaited, "await", RunLimits())
+    assert caught.value.path == "await.wake"
+
+
+def test_a_time_that_can_not_be_written_down_is_refused() -> None:
+    effect = transition_pb2.Effect()
+    effect.sleep.until.seconds = 2**60
+    awaited = transition_pb2.Transition.Await(effects=[effect])
+    with pytest.raises(BadReply) as caught:
+        check_await(state_of(GRAPH), activation_of(GRAPH, "a"), awaited, "await", RunLimits())
+    assert caught.value.path == "await.effects[0].sleep.until"
+
+
+def test_a_duration_that_is_none_is_refused() -> None:
+    effect = transition_pb2.Effect()
+    effect.sleep.duration.nanos = 2_000_000_000
+    awaited = transition_pb2.Transition.Await(effects=[effect])
+    with pytest.raises(BadReply) as caught:
+        check_await(state_of(GRAPH), activation_of(GRAPH, "a"), awaited, "await", RunLimits())
+    assert caught.value.path == "await.effects[0].sleep.duration"
