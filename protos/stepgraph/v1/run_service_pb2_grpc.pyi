@@ -61,7 +61,8 @@ class RunServiceStub:
     """
     ForkRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ForkRunRequest, _run_service_pb2.ForkRunResponse]
     """Makes a new run from a run's prefix, on request with changes; the run stays as it is. Limits count anew: its supersteps from those of the
-    prefix, its tokens and its time from now. FAILED_PRECONDITION GRAPH_MISMATCH, FAILED_PRECONDITION RUN_ENDED: at that event it had ended or
+    prefix, its tokens and its time from now. While the other run lives, the token of another system stays its own: in the fork such a question
+    is answered by its id. FAILED_PRECONDITION GRAPH_MISMATCH, FAILED_PRECONDITION RUN_ENDED: at that event it had ended or
     was about to, so nothing would follow; fork from an earlier one. OUT_OF_RANGE SEQUENCE_OUT_OF_RANGE: there is no such event, or it does
     not end an append. INVALID_ARGUMENT ANSWER_INVALID or INVALID_REQUEST: a change does not fit what is outstanding there.
     """
@@ -193,7 +194,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_run_service_pb2.ForkRunRequest, _abc.Awaitable[_run_service_pb2.ForkRunResponse]],
     ) -> _abc.Awaitable[_run_service_pb2.ForkRunResponse]:
         """Makes a new run from a run's prefix, on request with changes; the run stays as it is. Limits count anew: its supersteps from those of the
-        prefix, its tokens and its time from now. FAILED_PRECONDITION GRAPH_MISMATCH, FAILED_PRECONDITION RUN_ENDED: at that event it had ended or
+        prefix, its tokens and its time from now. While the other run lives, the token of another system stays its own: in the fork such a question
+        is answered by its id. FAILED_PRECONDITION GRAPH_MISMATCH, FAILED_PRECONDITION RUN_ENDED: at that event it had ended or
         was about to, so nothing would follow; fork from an earlier one. OUT_OF_RANGE SEQUENCE_OUT_OF_RANGE: there is no such event, or it does
         not end an append. INVALID_ARGUMENT ANSWER_INVALID or INVALID_REQUEST: a change does not fit what is outstanding there.
         """

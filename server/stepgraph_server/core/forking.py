@@ -60,7 +60,7 @@ def on_fork(turn: Turn, fork: Fork) -> None:
             # What would be called may be another call now.
             tool_approvals.ask(turn, state.tasks[question.task_id])
         else:
-            interrupts.reopen(turn, question)
+            interrupts.reopen(turn, question, keep_token=fork.keep_tokens)
     answers = dict(fork.answers)
     for question in [each.interrupt for each in state.questions.values() if each.open]:
         if _asker(question) in answers:

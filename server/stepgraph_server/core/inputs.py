@@ -128,6 +128,8 @@ class Fork:
     #: Results of tasks that were outstanding there.
     results: tuple[tuple[str, task_pb2.TaskResult], ...] = ()
     answered_by: str = ""
+    #: The other run is over, so nothing of it waits for the tokens of other systems any more, and this one may.
+    keep_tokens: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

@@ -97,8 +97,11 @@ def ask(
     turn.emit("interrupt_opened", event_pb2.InterruptOpened(question=interrupt))
 
 
-def reopen(turn: Turn, question: interrupt_pb2.Interrupt) -> None:
-    """Ask in this run what the run that it was forked from was asking; a deadline is as far away as it was."""
+def reopen(turn: Turn, question: interrupt_pb2.Interrupt, *, keep_token: bool) -> None:
+    """Ask in this run what the run that it was forked from was asking; a deadline is as far away as it was.
+
+    Without its token a question of another system can be answered by its id only.
+    """
     state = turn.state
     again = interrupt_pb2.Interrupt()
     again.CopyFrom(question)
@@ -106,6 +109,8 @@ def reopen(turn: Turn, question: interrupt_pb2.Interrupt) -> None:
     again.interrupt_id = interrupt_id(state.run_id, again.opened_sequence)
     again.run_id = again.root_run_id = state.run_id
     again.open_time.CopyFrom(to_timestamp(turn.now))
+    if again.reason.HasField("external") and not keep_token:
+        again.reason.external.token = ""
     if question.HasField("deadline_time"):
         span = from_timestamp(question.deadline_time) - from_timestamp(question.open_time)
         again.deadline_time.CopyFrom(to_timestamp(after(turn.now, Span(span))))
@@ -272,7 +277,7 @@ def apply_interrupt_opened(state: RunState, event: event_pb2.RunEvent) -> None:
     suspends = suspending.is_suspension(activation, question)
     state.questions[question.interrupt_id] = Question(interrupt=question, suspends=suspends)
     state.open_questions += 1
-    if question.reason.HasField("external"):
+    if question.reason.external.token:
         state.external_tokens.add(question.reason.external.token)
     state.interrupt_points.append(question.interrupt_id)
     if question.task_id:

@@ -256,6 +256,7 @@ class Forker:
             answers=changes.answers,
             results=changes.results,
             answered_by=caller.identity or caller.peer,
+            keep_tokens=source.record.is_final,
         )
         sequence = source.state.sequence
 

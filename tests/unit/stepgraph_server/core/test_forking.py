@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stepgraph.v1 import event_pb2
+from stepgraph.v1 import event_pb2, executor_service_pb2, task_pb2, transition_pb2
 from stepgraph_server.core.errors import Refused
-from stepgraph_server.core.inputs import Answer, Fork
+from stepgraph_server.core.inputs import Answer, Fork, Outcomes
 from tests.support.core_pieces import compiled, started
 from tests.support.core_reports import answer
 from tests.support.core_run import RUN_ID, PlayedRun
@@ -52,3 +52,21 @@ def test_two_answers_to_one_question_are_refused() -> None:
     made = fork_of(run)
     with pytest.raises(Refused, match="answered twice"):
         run.fork(len(run.events), Fork(forked=made.forked, answers=twice))
+
+
+@pytest.mark.parametrize(("keep", "token"), [(True, "t-1"), (False, "")])
+def test_a_token_stays_with_the_run_that_lives(keep: bool, token: str) -> None:
+    """Two questions must not wait for one token: the fork's is answered by its id, unless the other run is over."""
+    run = started(compiled("nodes: [{id: a, step: waits}]"))
+    [task] = run.state.tasks.values()
+    reply = transition_pb2.StepReply()
+    reply.transition.suspend.reason.external.token = "t-1"
+    outcome = executor_service_pb2.AttemptOutcome(
+        task_id=f"{RUN_ID}/{task.id}", attempt=1, succeeded=task_pb2.TaskResult(step=reply)
+    )
+    run.happen(Outcomes(instance=task.instance, outcomes=((task.id, outcome),)))
+    made = fork_of(run)
+    forked = run.fork(len(run.events), Fork(forked=made.forked, keep_tokens=keep))
+    [question] = [each for each in forked.state.questions.values() if each.open]
+    assert question.interrupt.reason.external.token == token
+    assert forked.state.external_tokens == ({token} if token else set())
