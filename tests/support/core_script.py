@@ -112,8 +112,9 @@ class Script:
         return ["ok"]
 
     def do_tool(self, words: Words, body: Lines) -> Lines:
-        """Declare a tool, with its schema below."""
-        self.world.offer(words[0], "\n".join(body))
+        """Declare a tool, with its schema below; `approval` after its name: a person must approve each call."""
+        name, *rest = words
+        self.world.offer(name, "\n".join(body), requires_approval="approval" in rest)
         return ["ok"]
 
     # What happens
@@ -226,14 +227,19 @@ class Script:
         return self._happen(inputs.TimePassed())
 
     def do_answer(self, words: Words, _: Lines) -> Lines:
-        """Answer the last question of a node, or of an activation: `<node> abort not today`, `by=anna`."""
+        """Answer the last question of a node, of an activation, or about a task: `<node> abort not today`, `by=anna`."""
         node, kind, *rest = words
         by = next((word[3:] for word in rest if word.startswith("by=")), "anna")
         rest = [word for word in rest if not word.startswith("by=")]
         ids = [
             name
             for name, question in self.run.state.questions.items()
-            if node in (question.interrupt.node_id, question.interrupt.activation_id)
+            if node
+            in (
+                question.interrupt.node_id,
+                question.interrupt.activation_id,
+                question.interrupt.task_id,
+            )
         ]
         answer = reports.answer(kind, rest)
         return self._happen(
@@ -338,7 +344,7 @@ class Script:
         """Show what the run waits for."""
         waits = outstanding(self.run.state)
         lines = [f"assigned {task_id}#{attempt}" for task_id, attempt in waits.assigned]
-        for name in ("queued", "held", "backing_off", "sleeping", "questions", "ready"):
+        for name in ("queued", "held", "asking", "backing_off", "sleeping", "questions", "ready"):
             lines += [
                 f"{name} {each}" if name != "questions" else "a question"
                 for each in getattr(waits, name)

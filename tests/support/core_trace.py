@@ -326,7 +326,8 @@ def _interrupt_opened(_: event_pb2.RunEvent, fact: event_pb2.InterruptOpened) ->
         until = f" within {seconds_text(Span(span))}"
         if question.HasField("default_answer"):
             until += f", else {_answer(question.default_answer)}"
-    return f"{question.activation_id} {what}{options}{tool}{until}"
+    asker = question.task_id or question.activation_id
+    return f"{asker} {what}{options}{tool}{until}"
 
 
 def _interrupt_answered(_: event_pb2.RunEvent, fact: event_pb2.InterruptAnswered) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stepgraph.v1 import conversation_pb2, failure_pb2, state_pb2, value_pb2
+    from stepgraph_server.core.state import CallNote
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,6 +26,8 @@ class Done:
     paradigm: str | None = None
     #: The error to carry on; None clears it if the node works, and leaves it else.
     error: failure_pb2.Failure | None = None
+    #: What is to be said of calls that get no result.
+    notes: tuple[CallNote, ...] = ()
     #: Where a Goto leads, in place of the node's edges; "" if there is none.
     target: str = ""
     #: What it carries there.

@@ -327,7 +327,10 @@ def _differences(path: str, one: object, other: object) -> Iterable[str]:
 
 def _same(one: object, other: object) -> bool:
     if hasattr(one, "entries") and hasattr(other, "entries"):
-        return [each.data for each in one.entries] == [each.data for each in other.entries]
+        # What is said of calls without a result stands in what a model reads only.
+        return [each.data for each in one.entries] == [each.data for each in other.entries] and (
+            one.arrange().messages == other.arrange().messages  # type: ignore[attr-defined]  # both are conversations
+        )
     if isinstance(one, list | tuple) or hasattr(one, "popleft"):
         return [_plain(each) for each in one] == [_plain(each) for each in other]  # type: ignore[attr-defined]  # of the same kind
     return one == other

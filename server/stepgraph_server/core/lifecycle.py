@@ -9,10 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import event_pb2, run_pb2, state_pb2
+from stepgraph_server.core import unanswered_calls
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.inputs import Cancel, StopAttempt
 from stepgraph_server.core.instants import after, from_timestamp, to_timestamp
-from stepgraph_server.core.merge import conflict, last_carried, merge_ended, went_on
+from stepgraph_server.core.merge import (
+    conflict,
+    last_carried,
+    merge_ended,
+    note_calls,
+    went_on,
+)
 from stepgraph_server.core.state import Activation, Outcome, Phase, RunState, Stopping, TaskStatus
 from stepgraph_server.core.tasks import end_cancelled, tell_child
 
@@ -209,7 +216,11 @@ def apply_run_ended(state: RunState, event: event_pb2.RunEvent) -> None:
 
 def apply_node_cancelled(state: RunState, event: event_pb2.RunEvent) -> None:
     """The node was stopped; what it wrote counts only if its action had ended well before."""
-    activation = state.activations[event.node_cancelled.activation_id]
+    fact = event.node_cancelled
+    activation = state.activations[fact.activation_id]
+    if not activation.acted:
+        # Nothing of it is merged.
+        note_calls(state, unanswered_calls.after_stop(activation, fact.reason))
     end(activation, Outcome.CANCELLED)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from stepgraph.v1 import failure_pb2
-    from stepgraph_server.core.state import Activation, Carried, RunState
+    from stepgraph_server.core.state import Activation, CallNote, Carried, RunState
 
 _FOLLOWED = event_pb2.EDGE_VERDICT_FOLLOWED
 
@@ -30,6 +30,8 @@ def merge_ended(state: RunState) -> None:
         delta = activation.delta
         for message in delta.messages:
             state.conversation.append(message)
+        if delta.notes:
+            note_calls(state, delta.notes)
         if delta.terminate:
             state.terminate = True
         if not delta.writes:
@@ -40,6 +42,13 @@ def merge_ended(state: RunState) -> None:
             _apply_writes(state, activation)
     if ended:
         state.carried = ended[-1].carried
+
+
+def note_calls(state: RunState, notes: Iterable[CallNote]) -> None:
+    """Say why calls have no result. Of one that has a result nothing is said."""
+    for note in notes:
+        tell = state.conversation.deny if note.denied else state.conversation.note
+        tell(note.call_id, note.text)
 
 
 def _contributing(state: RunState) -> list[Activation]:

@@ -6,9 +6,17 @@ its event does not say it; what the decision at hand knows already is not.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stepgraph_server.core import approvals, lifecycle, polling, spawning
+from stepgraph_server.core import (
+    approvals,
+    lifecycle,
+    merge,
+    polling,
+    spawning,
+    unanswered_calls,
+)
 from stepgraph_server.core.actions import DERIVED, poll_action
 from stepgraph_server.core.actions.step import Done
 from stepgraph_server.core.preparing import poll_of
@@ -71,7 +79,7 @@ def _recorded_edges(edges: Iterable[event_pb2.EdgeOutcome]) -> tuple[EdgeResult,
 
 def _replayed_done(state: RunState, activation: Activation, fact: event_pb2.NodeCompleted) -> Done:
     if approvals.said_no(activation.answer):
-        return Done()
+        return unanswered_calls.refused(state, activation)
     if activation.program is not None:
         return polling.ending(activation)
     if activation.node.action_kind not in DERIVED:
@@ -108,6 +116,12 @@ def apply_node_failed(state: RunState, event: event_pb2.RunEvent) -> None:
     activation.carried = carry(base, **changes)
     _route(state, activation, _recorded_edges(fact.edges))
     lifecycle.end(activation, Outcome.FAILED)
+    notes = unanswered_calls.after_failure(activation, fact.failure)
+    if merge.contributes(activation):
+        activation.delta = replace(activation.delta, notes=notes)
+    else:
+        # The run ends, and nothing of the node is merged.
+        merge.note_calls(state, notes)
 
 
 def _route(state: RunState, activation: Activation, edges: tuple[EdgeResult, ...]) -> None:

@@ -55,6 +55,15 @@ class Carried:
     handed: value_pb2.Value | None = None
 
 
+class CallNote(NamedTuple):
+    """Why a call has no result."""
+
+    call_id: str
+    text: str
+    #: A person refused it, so nobody may perform it any more.
+    denied: bool
+
+
 @dataclass(slots=True)
 class Delta:
     """What one activation has written to the shared part, over the base that all of its superstep see."""
@@ -65,6 +74,8 @@ class Delta:
     overlay: dict[str, value_pb2.Value | None] = field(default_factory=dict)
     messages: list[conversation_pb2.Message] = field(default_factory=list)
     terminate: bool = False
+    #: What is to be said of calls without a result.
+    notes: tuple[CallNote, ...] = ()
 
 
 #: What a node has written before it acts. Shared: a delta is never changed once an activation has it.

@@ -18,6 +18,7 @@ from stepgraph_server.core import (
     spawning,
     suspending,
     tasks,
+    unanswered_calls,
 )
 from stepgraph_server.core.actions import DERIVED, poll_action, tool_question
 from stepgraph_server.core.actions.step import (
@@ -152,7 +153,7 @@ def _act_on_refusal(turn: Turn, activation: Activation) -> None:
     assert activation.answer is not None
     asks_only = activation.node.action_kind == "human_approval"
     if activation.parent is None or (asks_only and activation.answer.HasField("revise")):
-        complete_node(turn, activation, Done())
+        complete_node(turn, activation, unanswered_calls.refused(turn.state, activation))
     else:
         fail_node(turn, activation, _refusal(activation))
 
@@ -324,6 +325,7 @@ def with_answer(activation: Activation, done: Done) -> Done:
         decides=done.decides,
         paradigm=done.paradigm,
         error=done.error,
+        notes=done.notes,
         target=done.target,
         handed=done.handed,
     )

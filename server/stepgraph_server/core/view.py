@@ -281,11 +281,15 @@ def settle(state: RunState, activation: Activation, done: Done) -> tuple[Carried
     if node.output_variable and done.value is not None:
         writes = (*writes, (node.output_variable, done.value))
     delta = activation.delta
+    if done.notes:
+        delta = replace(delta, notes=done.notes)
     if done.messages and not node.append_none:
         messages = [*delta.messages, *done.messages]
-        delta = Delta(delta.writes, delta.overlay, messages, delta.terminate)
+        delta = Delta(delta.writes, delta.overlay, messages, delta.terminate, delta.notes)
     if writes:
-        delta = Delta([*delta.writes], dict(delta.overlay), delta.messages, delta.terminate)
+        delta = Delta(
+            [*delta.writes], dict(delta.overlay), delta.messages, delta.terminate, delta.notes
+        )
         for name, value in writes:
             write(state, delta, name, value)
     return after, delta

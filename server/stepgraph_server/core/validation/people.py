@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stepgraph.v1.graph_pb2 import GraphNode
-    from stepgraph.v1.interrupt_pb2 import InterruptAnswer, InterruptOption
+    from stepgraph.v1.interrupt_pb2 import InterruptAnswer, InterruptOption, InterruptOptions
     from stepgraph.v1.value_pb2 import Value
     from stepgraph_server.core.json_text import JsonValue
 
+#: Actions that call tools, each of which may need approval.
+_CALLERS: Final = ("tool_call", "run_requested_tools", "step")
 MAX_OPTIONS: Final = 32
 MAX_ANSWER_VARIABLES: Final = 64
 MAX_PROMPT_BYTES: Final = 16 * 1024
@@ -45,12 +47,14 @@ class Question:
         has_schema: Plain Proceed is refused.
         schema: What the variables of ProceedWith must satisfy; empty if there is nothing, or it is wrong.
         about_one_call: The answer may bring other arguments.
+        approves: It is about tools, so the answer brings nothing else.
     """
 
     options: frozenset[str]
     has_schema: bool
     schema: str
     about_one_call: bool
+    approves: bool = False
 
 
 def check_options(report: Report, path: str, options: Sequence[InterruptOption]) -> None:
@@ -69,7 +73,10 @@ def check_question(report: Report, path: str, node: GraphNode) -> None:
     asked = node.interrupt_options
     where = f"{path}.interrupt_options"
     asks = node.interrupt or node.action.HasField("human_approval")
-    if not asks:
+    approves = not asks and node.action.WhichOneof("kind") in _CALLERS
+    if approves:
+        _check_approvals(report, where, asked)
+    elif not asks:
         report.warning(
             WarningCode.FIELD_IGNORED,
             where,
@@ -92,12 +99,25 @@ def check_question(report: Report, path: str, node: GraphNode) -> None:
             "without a deadline it is never given",
             "Set a deadline.",
         )
-    question = _question(node, asked.answer_schema if is_right else "")
+    question = _question(node, asked.answer_schema if is_right else "", approves=approves)
     _check_answer(report, f"{where}.default_answer", asked.default_answer, question)
 
 
-def _question(node: GraphNode, schema: str) -> Question:
-    """Put together what a node asks: its interrupt_options say it, or else its HumanApproval."""
+def _check_approvals(report: Report, path: str, asked: InterruptOptions) -> None:
+    """Report what has no effect on the approvals of the tools that a node calls: these ask about the call as it is."""
+    for name in ("description", "options", "answer_schema"):
+        if getattr(asked, name):
+            text = "the node itself asks nobody, and questions about its tools show the call"
+            hint = "Set interrupt to ask before the node acts, or leave it out."
+            report.warning(WarningCode.FIELD_IGNORED, f"{path}.{name}", text, hint)
+
+
+def _question(node: GraphNode, schema: str, *, approves: bool) -> Question:
+    """Put together what a node asks: its interrupt_options say it, or else its HumanApproval; or what is asked about its tools."""
+    if approves:
+        return Question(
+            options=frozenset(), has_schema=False, schema="", about_one_call=True, approves=True
+        )
     asked, approval = node.interrupt_options, node.action.human_approval
     if not asked.answer_schema and approval.answer_schema:
         # What is wrong with that one is reported where it stands.
@@ -153,6 +173,10 @@ def _check_proceed_with(
         else:
             text = "the question is not about one tool call"
             report.problem(ProblemCode.DEFAULT_ANSWER_INVALID, f"{path}.tool_args", text)
+    if question.approves and (answer.variables or answer.message):
+        text = "the approval of a tool takes tool_args and nothing else"
+        report.problem(ProblemCode.DEFAULT_ANSWER_INVALID, path, text)
+        return
     content: dict[str, JsonValue] = {}
     complete = True
     for name in sorted(answer.variables):

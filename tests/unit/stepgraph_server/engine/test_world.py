@@ -24,6 +24,9 @@ class Asked:
     def tools(self, namespace, selector):
         return (namespace, selector)
 
+    def approvals(self, namespace, selector):
+        return {("pay", "d")} if (namespace, selector) == ("default", "s") else set()
+
 
 def test_a_run_sees_its_own_namespace_and_the_limits_of_the_server():
     limits = RunLimits()
@@ -32,5 +35,7 @@ def test_a_run_sees_its_own_namespace_and_the_limits_of_the_server():
     assert world.place(SimpleNamespace()) is None
     assert world.capable("task") == 3
     assert world.tools((("a", "b"),)) == ("default", (("a", "b"),))
+    assert world.requires_approval(SimpleNamespace(key=("tool", "pay", "d"), selector="s"))
+    assert not world.requires_approval(SimpleNamespace(key=("tool", "pay", ""), selector="s"))
     assert world.jitter() == 0.5
     assert world.limits is limits

@@ -128,3 +128,31 @@ def test_remembered_offers_are_bounded(house, monkeypatch):
     house.connect("a", tool("add"), labels={"k": "1"})
     for index in range(5):
         assert house.names((("k", str(index)),)) == (["add"] if index == 1 else [])
+
+
+def sensitive(name, **fields):
+    capability = tool(name, **fields)
+    capability.tool.requires_approval = True
+    return capability
+
+
+def test_one_executor_that_wants_approval_is_enough_for_a_definition(house):
+    """In a rolling deployment one says so and the other does not yet; which of them gets a call is known too late."""
+    house.connect("old", tool("pay"))
+    [offer] = house.catalogue.tools("default", ())
+    assert not offer.requires_approval
+    assert house.catalogue.approvals("default", ()) == frozenset()
+    house.connect("new", sensitive("pay"))
+    [offer] = house.catalogue.tools("default", ())
+    assert offer.requires_approval
+    assert house.catalogue.approvals("default", ()) == {("pay", offer.digest), ("pay", "")}
+
+
+def test_approval_of_another_definition_counts_for_who_may_get_any(house):
+    house.connect("a", sensitive("pay", description="old"))
+    house.connect("b", tool("pay", description="new"))
+    [offer] = house.catalogue.tools("default", ())
+    assert (offer.definition.description, offer.requires_approval) == ("new", False)
+    approvals = house.catalogue.approvals("default", ())
+    assert ("pay", "") in approvals
+    assert ("pay", offer.digest) not in approvals

@@ -59,6 +59,35 @@ def test_a_node_that_asks_nobody_needs_no_question() -> None:
     assert warnings(asks) == set()
 
 
+CALLERS = (
+    {"tool_call": {"tool_name": "t"}},
+    {"run_requested_tools": {}},
+    {"step": {"program": "p"}},
+)
+
+
+@pytest.mark.parametrize("action", CALLERS)
+def test_who_calls_tools_says_how_long_their_approvals_wait(action: dict[str, object]) -> None:
+    """What else a question may have is of no use to them, since it shows the call."""
+
+    def node(**options: object) -> StateGraph:
+        return graph({"a": {"action": action, "interrupt_options": options}})
+
+    fitting: dict[str, object] = {"proceed_with": {"tool_args": "{}"}}
+    assert warnings(node(deadline="60s", default_answer=fitting)) == set()
+    for kind in ("proceed", "revise", "abort"):
+        assert problems(node(deadline="60s", default_answer={kind: {}})) == set()
+    ignored = node(description="Well?", options=[{"id": "x"}], answer_schema="{}")
+    assert warnings(ignored) == {
+        ("FIELD_IGNORED", f"{OPTIONS}.{name}")
+        for name in ("description", "options", "answer_schema")
+    }
+    chosen = node(deadline="60s", default_answer={"choose": {"option_id": "x"}})
+    assert problems(chosen) == {("UNKNOWN_OPTION", f"{DEFAULT}.choose.option_id")}
+    said = node(deadline="60s", default_answer={"proceed_with": {"message": "x"}})
+    assert problems(said) == {("DEFAULT_ANSWER_INVALID", f"{DEFAULT}.proceed_with")}
+
+
 def test_a_default_answer_without_a_deadline_is_never_given() -> None:
     assert warnings(ask(default_answer={"proceed": {}})) == {("FIELD_IGNORED", DEFAULT)}
 
