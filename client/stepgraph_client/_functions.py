@@ -48,7 +48,8 @@ class Function:
 class Functions:
     """All functions of one executor."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_held_programs: int = 10_000) -> None:
+        self._max_held_programs: Final = max_held_programs
         self._exact: Final[dict[Key, Function]] = {}
         self._prefixes: Final[dict[str, Function]] = {}
         self.capabilities: Final[list[pb.Capability]] = []
@@ -128,7 +129,7 @@ class Functions:
         from stepgraph_client._step_holding import HeldPrograms  # noqa: PLC0415
 
         if self._programs is None:
-            self._programs = HeldPrograms()
+            self._programs = HeldPrograms(self._max_held_programs)
         step = StepFunction(_step_call(call), self._programs)
         self._add(
             ("step", program),

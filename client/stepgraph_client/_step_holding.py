@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("stepgraph_client.executor")
 
-#: So many programs are kept at most.
-MAX_HELD: Final = 10_000
 #: So many bytes of polls and replies, which programs may remember, are kept at most.
 MAX_HELD_BYTES: Final = 256 * 1024 * 1024
 
@@ -47,7 +45,7 @@ class _Held:
 class HeldPrograms:
     """The programs of one executor."""
 
-    def __init__(self, max_held: int = MAX_HELD, max_bytes: int = MAX_HELD_BYTES) -> None:
+    def __init__(self, max_held: int, max_bytes: int = MAX_HELD_BYTES) -> None:
         self._max_held: Final = max_held
         self._max_bytes: Final = max_bytes
         self._held: Final[OrderedDict[str, _Held]] = OrderedDict()

@@ -32,6 +32,7 @@ from stepgraph_client.json_text import JsonLike, to_json_text
 from stepgraph_client.keywords import check_names
 from stepgraph_client.pauses import Pause, awaiting
 from stepgraph_client.requests import as_message
+from stepgraph_client.task_errors import Failed
 from stepgraph_client.values import from_value, read_as, to_value
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ T = TypeVar("T")
 
 #: The code of what a tool reported as an error, as everywhere in the schema.
 TOOL_ERROR: Final = "TOOL_ERROR"
+UNKNOWN_VARIANT: Final = "UNKNOWN_VARIANT"
 
 
 class EffectFailed(StepgraphError):
@@ -360,7 +362,7 @@ def value_in(result: transition_pb2.EffectResult) -> value_pb2.Value:
         case "answer":
             return result.answer.values[0] if result.answer.values else value_pb2.Value()
         case _:
-            # A sleep, or a variant that is newer than this version: `result` still has it.
+            # A sleep, which has nothing to say.
             return value_pb2.Value()
 
 
@@ -382,7 +384,11 @@ def _joined(blocks: Sequence[conversation_pb2.ContentBlock]) -> str:
 
 
 def _ended(result: transition_pb2.EffectResult) -> transition_pb2.EffectResult:
-    """Return a result that is none of a failure. Raises EffectFailed."""
+    """Return a result that is none of a failure. Raises EffectFailed, and Failed if it is of a kind that is newer than this."""
+    if result.WhichOneof("kind") is None:
+        # It must not be taken for an empty one, by which a program would go on.
+        message = f"{result.label or 'something'} has a result of a kind that this version does not know; upgrade stepgraph"
+        raise Failed(UNKNOWN_VARIANT, message, retryable=False)
     if result.HasField("failed"):
         raise EffectFailed(result.failed.failure, result)
     if result.tool.result.is_error:

@@ -52,6 +52,7 @@ class Executor:
         labels: Mapping[str, str] | None = None,
         max_in_flight: int = 100,
         threads: int = 32,
+        max_held_programs: int = 10_000,
         drain_timeout_s: float = 30.0,
         credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
@@ -65,6 +66,7 @@ class Executor:
             labels: What selectors of runs, nodes and effects can ask for.
             max_in_flight: How many tasks it takes at once.
             threads: How many functions that are not async run at once; further ones wait here.
+            max_held_programs: How many step programs are kept in memory between two of their turns; others are replayed.
             drain_timeout_s: How long what runs may take to end when the executor is stopped. What still runs then is given
                 to another executor by the server.
             credentials: For a server that speaks TLS.
@@ -83,7 +85,7 @@ class Executor:
         self._threads: Final = threads
         self._drain_timeout_s: Final = drain_timeout_s
         self._credentials: Final = credentials
-        self._functions: Final = Functions()
+        self._functions: Final = Functions(max_held_programs=max_held_programs)
         self._running: Running | None = None
         self._started: Final = asyncio.Event()
 

@@ -21,6 +21,8 @@ from stepgraph_server.core.inputs import ToolOffer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from stepgraph.v1 import run_pb2
+
 
 class NoResult(LookupError):
     """There is no result for something, or none any more."""
@@ -69,6 +71,13 @@ def asked_of(given: task_pb2.TaskInput) -> object:
             return None
         case _:
             return getattr(given, kind)
+
+
+def child_input(given: run_pb2.RunInput) -> object:
+    """Return what a function is called with for a child run: its input, or its variables by name."""
+    if given.HasField("value"):
+        return from_value(given.value)
+    return {name: from_value(value) for name, value in given.variables.items()}
 
 
 def result_of(given: task_pb2.TaskInput, said: object) -> task_pb2.TaskResult:

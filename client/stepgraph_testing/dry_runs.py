@@ -3,22 +3,25 @@
     run = dry_run(graph, {"think": [calls(call("search", q="x")), "done"], "tool search": "found", "approve": proceed()})
     assert run.path == ["think", "act", "think", "approve", "deploy"]
 
-Rules: results are found by the label of a task ("tool search", "llm m", "agent coder", "condition is_safe", "step p"), else by the
-node. A list is given one item after the other, a function is called with the task's input, anything else is given every time.
+Rules: results are found by the label of a task ("tool search", "llm m", "agent coder", "condition is_safe", "step p", "graph child"),
+else by the node; answers by "question <node>", else by the node. A list is given one item after the other, a function is called with the
+task's input, anything else is given every time. A child run is not played, but ends with its result, of which a mapping is its
+variables, too.
 Time passes only from one thing that is due to the next. What has no result stops the run with an error that names it.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn, Unpack, assert_never
 
-from stepgraph.v1 import executor_service_pb2, interrupt_pb2, run_pb2, task_pb2
+from stepgraph.v1 import executor_service_pb2, interrupt_pb2, llm_pb2, run_pb2, task_pb2
 from stepgraph_client import task_results
 from stepgraph_client.graphs import Graph
 from stepgraph_client.requests import RunOptions, start_request
-from stepgraph_client.task_errors import ToolError, failure_outcome
+from stepgraph_client.task_errors import Failed, ToolError, failure_outcome
 from stepgraph_client.values import from_value, to_value
 from stepgraph_server.core import inputs
 from stepgraph_server.core.graph import compile_graph
@@ -31,23 +34,36 @@ from stepgraph_server.engine.callers import Caller
 from stepgraph_server.engine.creating import run_started
 from stepgraph_server.engine.state_at import FoldedState
 from stepgraph_testing.bench_run import Stuck
-from stepgraph_testing.canned import Canned, NoResult, asked_of, offers, result_of
+from stepgraph_testing.canned import (
+    Canned,
+    NoResult,
+    asked_of,
+    child_input,
+    offers,
+    result_of,
+)
 from stepgraph_testing.clock import micros
 from stepgraph_testing.history import History
 from stepgraph_testing.replies import Later
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from stepgraph.v1 import (
         conversation_pb2,
         event_pb2,
         failure_pb2,
         graph_pb2,
-        llm_pb2,
         run_service_pb2,
     )
-    from stepgraph_server.core.inputs import Input, Placement, RunLimits, Selector, ToolOffer
+    from stepgraph_server.core.inputs import (
+        Command,
+        Input,
+        Placement,
+        RunLimits,
+        Selector,
+        ToolOffer,
+    )
     from stepgraph_server.core.state import RunState, Task
     from stepgraph_testing.history import Path, TaskSeen
 
@@ -174,7 +190,7 @@ class _Play:
         self._now = START
         self._state: RunState = new_state(_RUN_ID, self._graph, START)
         self._events: Final[list[event_pb2.RunEvent]] = []
-        self._sent: Final[deque[inputs.Send]] = deque()
+        self._sent: Final[deque[inputs.Send | inputs.StartChild]] = deque()
         self._inputs = 0
 
     def start(self, request: run_service_pb2.StartRunRequest) -> None:
@@ -198,26 +214,35 @@ class _Play:
 
     def _go_on(self) -> None:
         if self._sent:
-            self._perform(self._sent.popleft())
+            sent = self._sent.popleft()
+            if isinstance(sent, inputs.Send):
+                self._perform(sent)
+            else:
+                self._end_child(sent)
             return
         open_questions = History(self._events).questions
         for question in open_questions:
-            if question.node_id in self._canned:
-                answer = self._next("", question.node_id, question)
-                if not isinstance(answer, interrupt_pb2.InterruptAnswer):
-                    message = f"results[{question.node_id!r}] answers a question: give proceed(), abort(…), reply(…), not {answer!r}"
-                    raise TypeError(message)
-                self._happen(
-                    inputs.Answer(
-                        interrupt_id=question.interrupt_id, answer=answer, answered_by="dry run"
-                    )
-                )
+            if self._answer(question):
                 return
         due = next_due(self._state)
         if due is None or any(not each.HasField("deadline_time") for each in open_questions):
             self._stop("nothing in `results` helps")
         self._now = max(self._now, due)
         self._happen(inputs.TimePassed())
+
+    def _answer(self, question: interrupt_pb2.Interrupt) -> bool:
+        """Answer a question, if there is an answer for it."""
+        node_id, own = question.node_id, f"question {question.node_id}"
+        if own not in self._canned and node_id not in self._canned:
+            return False
+        answer = self._next(own, node_id, question)
+        if not isinstance(answer, interrupt_pb2.InterruptAnswer):
+            message = f"node {node_id} asks a question: give proceed(), abort(…) or reply(…) under {own!r}, not {answer!r}"
+            raise TypeError(message)
+        self._happen(
+            inputs.Answer(interrupt_id=question.interrupt_id, answer=answer, answered_by="dry run")
+        )
+        return True
 
     def _happen(self, happened: Input) -> None:
         self._inputs += 1
@@ -226,23 +251,26 @@ class _Play:
         decision = decide(self._state, happened, self._world, self._now)
         self._events.extend(decision.events)
         for command in decision.commands:
-            match command:
-                case inputs.Send():
-                    self._sent.append(command)
-                case inputs.Yield():
-                    self._happen(inputs.GoOn())
-                case inputs.StopAttempt():
-                    self._report(
-                        command.task_id,
-                        executor_service_pb2.AttemptOutcome(
-                            attempt=command.attempt,
-                            cancelled=executor_service_pb2.AttemptOutcome.Cancelled(),
-                        ),
-                    )
-                case inputs.Enqueue() | inputs.AttemptOver():
-                    pass
-                case _:
-                    assert_never(command)
+            self._carry_out(command)
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case inputs.Send() | inputs.StartChild():
+                self._sent.append(command)
+            case inputs.Yield():
+                self._happen(inputs.GoOn())
+            case inputs.StopAttempt():
+                outcome = executor_service_pb2.AttemptOutcome(
+                    attempt=command.attempt,
+                    cancelled=executor_service_pb2.AttemptOutcome.Cancelled(),
+                )
+                self._report(command.task_id, outcome)
+            case inputs.Enqueue() | inputs.AttemptOver():
+                pass  # there is room for everything, and nobody watches
+            case inputs.TellChild() | inputs.TellParent():
+                pass  # a child is over as soon as it is there, and the run has no parent
+            case _:
+                assert_never(command)
 
     def _report(self, task_id: str, outcome: executor_service_pb2.AttemptOutcome) -> None:
         outcome.task_id = f"{_RUN_ID}/{task_id}"
@@ -258,7 +286,7 @@ class _Play:
         given = task_pb2.TaskInput.FromString(prepare(self._state, task).build(self._state))
         outcome = executor_service_pb2.AttemptOutcome(attempt=sent.attempt)
         try:
-            said = self._said(task, given)
+            said = self._said(task, asked_of(given))
             outcome.succeeded.CopyFrom(result_of(given, said))
         except Exception as error:  # as in an executor, what is raised is the task's failure
             if isinstance(error, Stuck):
@@ -266,13 +294,39 @@ class _Play:
             outcome.failed.CopyFrom(failure_outcome(error, _EXECUTOR))
         self._report(task.id, outcome)
 
-    def _said(self, task: Task, given: task_pb2.TaskInput) -> object:
-        said = self._next(task.label, task.activation.node.id, asked_of(given))
+    def _end_child(self, started: inputs.StartChild) -> None:
+        task = self._state.tasks.get(started.task.id)
+        if task is None:
+            return  # nobody waits for it any more
+        given = run_pb2.RunInput.FromString(prepare(self._state, task).build(self._state))
+        failure, said = None, None
+        try:
+            said = self._said(task, child_input(given))
+        except Failed as error:
+            failure = failure_outcome(error, _EXECUTOR).failure
+        variables = said if isinstance(said, Mapping) else {}
+        end = inputs.ChildEnd(
+            output=None if said is None else to_value(said),
+            variables={str(name): to_value(value) for name, value in variables.items()},
+            failure=failure,
+            usage=llm_pb2.Usage(),
+        )
+        seen = inputs.ChildSeen(
+            task_id=task.id,
+            run_id=f"{_RUN_ID}/{task.id}",
+            graph=run_pb2.GraphVersion(name=task.label.removeprefix("graph ")),
+            status=run_pb2.RUN_STATUS_FAILED if failure else run_pb2.RUN_STATUS_COMPLETED,
+            end=end,
+        )
+        self._happen(seen)
+
+    def _said(self, task: Task, asked: object) -> object:
+        said = self._next(task.label, task.activation.node.id, asked)
         while isinstance(said, Later):
             self._now = after(self._now, micros(said.how_long))
             self._happen(inputs.TimePassed())
             said = said.said
-        if isinstance(said, ToolError) and given.HasField("tool"):
+        if isinstance(said, ToolError) and task.key[0] == "tool":
             return task_results.tool_error(said).tool
         if isinstance(said, Exception):
             raise said

@@ -40,6 +40,18 @@ def one_step(**options):
     return graph
 
 
+@asynccontextmanager
+async def working(bench, call, **options):
+    """Let another executor of the bench's server be the program `p`."""
+    executor = Executor(bench.address, drain_timeout_s=0.1, **options)
+    executor.step("p")(call)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(executor.run())
+        await executor.connected()
+        yield
+        executor.stop()
+
+
 async def test_every_kind_of_effect_comes_back(bench):
     """Models, tools, agents, custom work and sleeps, in one turn and one after the other."""
     bench.model("m", replies=["a word", calls(call("count", n=1), text="hm")])
@@ -115,20 +127,10 @@ async def test_another_process_goes_on_from_the_history(bench, program_of_any_ki
     """An executor leaves between two turns; the next one replays, and what was done is not done again."""
     tool = bench.tools("tool", lambda arguments: arguments["name"].upper())
 
-    @asynccontextmanager
-    async def working(executor_id):
-        executor = Executor(bench.address, executor_id=executor_id, drain_timeout_s=0.1)
-        executor.step("p")(program_of_any_kind)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(executor.run())
-            await executor.connected()
-            yield
-            executor.stop()
-
-    async with working("first"):
+    async with working(bench, program_of_any_kind, executor_id="first"):
         run = await bench.start(one_step())
         await run.question()
-    async with working("second"):
+    async with working(bench, program_of_any_kind, executor_id="second"):
         await run.answer(reply(value=True))
         assert await run.result() == "AB"
     assert [asked["name"] for asked in tool.asked] == ["a", "b"]
@@ -145,20 +147,20 @@ async def test_a_program_that_was_given_up_is_replayed_by_its_own_process(bench)
     """What does not fit into memory any more is begun again; the poll is given back, and comes with its history."""
     begun = []
 
-    @bench.step("p")
-    async def program(ctx: StepContext):
+    async def program_(ctx: StepContext):
         begun.append(ctx.run_id)
         await ctx.ask("go on?")
         return "end"
 
-    run = await bench.start(one_step())
-    await run.question()
-    held = bench.executor._functions._programs
-    assert len(held) == 1
-    held._held.clear()
-    await run.answer(reply(value=True))
-    assert await run.result() == "end"
-    assert len(begun) == 2
+    async with working(bench, program_, max_held_programs=1):
+        run = await bench.start(one_step())
+        await run.question()
+        # Another one takes its place.
+        other = await bench.start(one_step())
+        await other.question()
+        await run.answer(reply(value=True))
+        assert await run.result() == "end"
+    assert begun.count(run.run_id) == 2
     polls = [task for task in run.tasks if task.label == "step p"]
     assert [task.attempts for task in polls] == [1, 2]
 

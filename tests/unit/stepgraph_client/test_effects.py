@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from stepgraph.v1 import conversation_pb2, llm_pb2, transition_pb2, value_pb2
-from stepgraph_client import Graph, effects, limits, retry
+from stepgraph_client import Failed, Graph, effects, limits, retry
 from stepgraph_client.effects import EffectFailed, ModelReply, await_effects, outcome, value_in
 from stepgraph_client.task_results import text_block
 from stepgraph_client.values import to_value
@@ -140,6 +140,14 @@ def test_what_a_tool_shows_to_the_model_only_is_its_text():
     """Content without an output is not lost."""
     shown = transition_pb2.ToolResult(content=[text_block("a"), text_block("b")])
     assert outcome(Result(tool=Result.Tool(result=shown))) == "ab"
+
+
+def test_a_kind_of_result_that_is_newer_is_no_empty_one():
+    """Whoever can't read it must not go on as if nothing had come back."""
+    for read in (outcome, effects.sleep("1s").read, effects.llm("x").read):
+        with pytest.raises(Failed, match="upgrade stepgraph") as caught:
+            read(Result(label="something new"))
+        assert caught.value.retryable is False
 
 
 def test_failures_and_errors_of_tools_are_raised():

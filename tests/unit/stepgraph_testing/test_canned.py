@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from stepgraph.v1 import llm_pb2, task_pb2, transition_pb2
+from stepgraph.v1 import llm_pb2, run_pb2, task_pb2, transition_pb2
 from stepgraph_client import Failed, done
 from stepgraph_client.effects import await_effects, tool
 from stepgraph_client.values import to_value
-from stepgraph_testing.canned import Canned, NoResult, asked_of, offers, result_of
+from stepgraph_testing.canned import Canned, NoResult, asked_of, child_input, offers, result_of
 from stepgraph_testing.replies import call, calls
 
 Input = task_pb2.TaskInput
@@ -58,6 +58,12 @@ def test_every_kind_of_task_is_asked_and_answered():
         result_of(INPUTS["condition"], "x")
     with pytest.raises(AssertionError):
         result_of(Input(), "x")
+
+
+def test_a_child_run_is_asked_with_what_it_starts_with():
+    """Its input, or its variables."""
+    assert child_input(run_pb2.RunInput(value=to_value([1]))) == [1]
+    assert child_input(run_pb2.RunInput(variables={"a": to_value(1)})) == {"a": 1}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from stepgraph_client import (
     Failed,
     Graph,
     ToolError,
+    done,
     error_occurred,
     goto,
     has_tool_calls,
@@ -20,6 +21,7 @@ from stepgraph_client import (
     retry,
     state_equals,
 )
+from stepgraph_client.effects import graph as graph_effect
 from stepgraph_client.effects import tool
 from stepgraph_server.core.errors import GraphInvalid
 from stepgraph_testing import Stuck, call, calls, dry_run, later
@@ -107,6 +109,35 @@ def test_questions_are_answered_and_their_deadlines_come():
     assert dry_run(graph, {}).path == ["ask", "deploy"]
     with pytest.raises(TypeError, match=r"give proceed\(\)"):
         dry_run(graph, {"ask": "yes"})
+
+
+def test_child_runs_end_with_their_results():
+    """Of nodes and of effects: an output, variables, or a failure."""
+    graph = Graph("parent")
+    graph.subgraph("ask", "child", input={"n": "{{x}}"}, output_variables={"got": "found"})
+    seen = []
+
+    def child(given):
+        seen.append(given)
+        return {"found": given["n"] + 1}
+
+    run = dry_run(graph, {"graph child": child}, variables={"x": 1})
+    assert (run.variables["got"], run.output, seen) == (2, {"found": 2}, [{"n": 1}])
+    failing = dry_run(graph, {"ask": Failed("NO_CHILD", "no")}, variables={"x": 1})
+    assert failing.failure.code == "NO_CHILD"
+    graph = Graph("g")
+    graph.step("work", "p")
+    asked = dry_run(graph, {"work": [graph_effect("child", 5), done("end")], "graph child": 7})
+    assert asked.output == "end"
+
+
+def test_a_tool_that_needs_a_person_is_asked_about():
+    """The answer has a name of its own, beside the result of the node."""
+    graph = Graph("g", approval=["t"])
+    graph.tool("act", "t", {})
+    run = dry_run(graph, {"act": "done", "question act": proceed()})
+    assert run.output == "done"
+    assert len(run.history.of("interrupt_answered")) == 1
 
 
 def test_steps_are_played_by_their_transitions():
