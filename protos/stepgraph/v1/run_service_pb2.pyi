@@ -717,7 +717,9 @@ class ActivationState(_message.Message):
     """It has ended and waits for the others of its superstep."""
     @_builtins.property
     def carried(self) -> _state_pb2.GraphState:
-        """Its carried part; the shared part is empty."""
+        """Its carried part; the shared part is empty. Absent for spawned work, which carries what the node that spawned it carries, and where a
+        response has no room.
+        """
 
     def __init__(
         self,

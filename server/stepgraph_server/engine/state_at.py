@@ -54,8 +54,12 @@ class FoldedState:
         return message
 
     def activations(self) -> Sequence[run_service_pb2.ActivationState]:
-        """Return the live activations."""
-        return [_activation(activation) for activation in self._state.activations.values()]
+        """Return the live activations: the nodes of the superstep, then what they have spawned, without what those carry."""
+        state = self._state
+        live = [_activation(each) for each in state.activations.values()]
+        # Thousands may be spawned at once, and all of them carry what the node that spawned them carries.
+        live += [_bare(each) for each in state.spawned.values()]
+        return live
 
     def result(self) -> state_pb2.GraphExecutionResult | None:
         """Return how the run ended, without final_state; None if it had not."""
@@ -67,6 +71,14 @@ def _activation(activation: Activation) -> run_service_pb2.ActivationState:
         activation_id=activation.id,
         node_id=activation.node.id,
         carried=_carried(activation.carried),
+        ended=activation.phase is Phase.ENDED,
+    )
+
+
+def _bare(activation: Activation) -> run_service_pb2.ActivationState:
+    return run_service_pb2.ActivationState(
+        activation_id=activation.id,
+        node_id=activation.node.id,
         ended=activation.phase is Phase.ENDED,
     )
 

@@ -83,3 +83,22 @@ async def test_an_error_and_a_decision_are_carried():
         rest = (await it.engine.run_state(NAMESPACE, "r2", 0)).rest()
         assert rest.parsed_decision.WhichOneof("kind") == "direct_answer"
         assert rest.HasField("last_result")
+
+
+@in_virtual_time
+async def test_what_a_node_has_spawned_is_listed_behind_it():
+    """Without what it carries, which is its spawner's."""
+    nodes = {
+        "s": {"action": {"map": {"items": "[1, 2]", "body": {"node_id": "work"}}}},
+        "work": {"action": {"delegate": {"agent_kind": "worker", "task_template": "{{item}}"}}},
+    }
+    async with rig() as it:
+        await it.start(graph(nodes, []))
+        await it.settle()
+        found = (await it.engine.run_state(NAMESPACE, "r1", 0)).activations()
+        assert [(each.activation_id, each.node_id) for each in found] == [
+            ("1/s", "s"),
+            ("1/s/t0/s0", "work"),
+            ("1/s/t0/s1", "work"),
+        ]
+        assert [each.HasField("carried") for each in found] == [True, False, False]
