@@ -62,6 +62,7 @@ class TaskSeen:
         failures: The codes of its failed attempts, in order.
         due_time: When it goes on by itself: the end of a sleep, the next try. None if it does not wait for a time.
         unclaimed: No executor can take it.
+        child_run_id: The run that performs it; empty if none does.
     """
 
     task_id: str
@@ -72,6 +73,7 @@ class TaskSeen:
     failures: tuple[str, ...] = ()
     due_time: Timestamp | None = None
     unclaimed: bool = False
+    child_run_id: str = ""
 
 
 class History(Sequence[event_pb2.RunEvent]):
@@ -173,6 +175,8 @@ class History(Sequence[event_pb2.RunEvent]):
                 yield f"{task.node_id}: {task.label}: no executor can do it; declare it at the workbench"
             elif task.due_time is not None:
                 yield f"{task.node_id}: {task.label}: until {task.due_time.ToJsonString()}"
+            elif task.child_run_id:
+                yield f"{task.node_id}: {task.label}: the child run {task.child_run_id} is not over"
             elif task.attempts:
                 yield f"{task.node_id}: {task.label}: attempt {task.attempts} is under way"
             elif task.node_id not in asked:
@@ -209,7 +213,7 @@ def _tasks(events: Sequence[event_pb2.RunEvent]) -> dict[str, TaskSeen]:
                 attempts=fact.assignment.attempt,
                 due_time=fact.due_time if fact.HasField("due_time") else None,
             )
-        elif kind is not None and kind.startswith("task_"):
+        elif kind is not None and (kind.startswith("task_") or kind == "child_started"):
             task_id: str = getattr(event, kind).task_id
             # What the server answers by itself (the poll of a Map, a call that can't run) was never scheduled: nobody worked on it.
             if task_id in tasks:
@@ -227,6 +231,8 @@ def _after(task: TaskSeen, event: event_pb2.RunEvent) -> TaskSeen:
             return replace(task, outcome="succeeded", due_time=None)
         case "task_cancelled":
             return replace(task, outcome="cancelled", due_time=None)
+        case "child_started":
+            return replace(task, child_run_id=event.child_started.run_id)
         case "task_unclaimed":
             return replace(task, unclaimed=True)
         case "task_failed":

@@ -18,6 +18,7 @@ from stepgraph_client import (
     done,
     failed,
     goto,
+    limits,
     node,
     program,
     reply,
@@ -396,6 +397,32 @@ async def test_a_program_outlives_the_server(tmp_path):
         again = await bench.run(run.run_id)
         assert await again.result() == [1, "yes", 2]
     assert [len(each) for each in asked] == [1, 0, 1]
+
+
+async def test_a_graph_is_an_effect_like_others(bench):
+    """By reference or inline; its failure is caught by its code, as that of a tool."""
+    bench.tools("double", lambda arguments: 2 * arguments["n"])
+    child = Graph("child")
+    child.tool("double", "double", {"n": "{{input}}"})
+    failing = Graph("failing")
+    failing.tool("lost", "nobody", {}, limits=limits(queue="1s"))
+    await bench.client.register_graph(child)
+
+    @bench.step("p")
+    async def program_(ctx: StepContext):
+        both = await ctx.all(ctx.graph("child", 1), ctx.graph(child, 2))
+        try:
+            await ctx.graph(failing)
+        except EffectFailed as error:
+            return [*both, error.code]
+
+    run = await bench.start(one_step())
+    assert await run.result() == [2, 4, "QUEUE_LIMIT"]
+    assert [task.child_run_id != "" for task in run.tasks if task.label.startswith("graph")] == [
+        True,
+        True,
+        True,
+    ]
 
 
 async def test_signals_reach_programs_early_and_late(bench):

@@ -102,6 +102,8 @@ def test_what_it_waits_for_is_said():
         scheduled("1/a/t0/e3", attempt=0),
         scheduled("1/h/t0/e3", attempt=0),
         {"taskUnclaimed": {"taskId": "1/a/t0/e3"}},
+        scheduled("1/a/t0/e4", "graph g", attempt=0),
+        {"childStarted": {"taskId": "1/a/t0/e4", "runId": "r2"}},
     ).waits_for()
     assert waits == [
         f"h: an answer to 'ok?', until {AT}",
@@ -111,6 +113,7 @@ def test_what_it_waits_for_is_said():
         "a: tool t: attempt 1 is under way",
         "a: tool t: it was not handed out yet",
         "a: tool t: no executor can do it; declare it at the workbench",
+        "a: graph g: the child run r2 is not over",
     ]
 
 
