@@ -6,7 +6,7 @@ run waits for if that can't help. What one looks at is as it was when the last w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from stepgraph.v1 import event_pb2
 from stepgraph_client.errors import RunCancelled, RunFailed
@@ -16,18 +16,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from stepgraph.v1 import conversation_pb2, failure_pb2, interrupt_pb2
+    from stepgraph_client import Client
     from stepgraph_client.run_calls import RunHandle, RunState
-    from stepgraph_testing.workbench import Workbench
 
 
 class Stuck(AssertionError):
     """A run waits for something that won't come by itself. The message says for what."""
 
 
+class Bench(Protocol):
+    """Where a run is; the workbench is one."""
+
+    @property
+    def client(self) -> Client:
+        """A client of the server that has the run."""
+        ...
+
+    async def wait(self, run: BenchRun, holds: Callable[[], bool], what: str) -> None:
+        """Return once something holds of a run. Raises Stuck."""
+        ...
+
+
 class BenchRun:
     """One run; `Workbench.start` makes it."""
 
-    def __init__(self, bench: Workbench, handle: RunHandle) -> None:
+    def __init__(self, bench: Bench, handle: RunHandle) -> None:
         self._bench: Final = bench
         self.handle: Final = handle
         self.history = History(())
