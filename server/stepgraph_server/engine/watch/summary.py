@@ -62,6 +62,8 @@ CLEARED: Final[Mapping[str, Sequence[str]]] = {
     "variable_overwritten": (),
     "signal_received": ("payload",),
     "child_started": (),
+    "child_status_changed": (),
+    "graphs_resolved": (),
     "limit_neared": (),
     "run_paused": (),
     "run_unpaused": (),

@@ -54,6 +54,11 @@ def test_every_payload_of_every_kind_is_cleared(kind: str) -> None:
     assert not missing
 
 
+def test_every_kind_is_in_the_table() -> None:
+    """One that is not would be shown as an event without a kind."""
+    assert set(CLEARED) == {field.name for field in KINDS}
+
+
 @pytest.mark.parametrize("kind", sorted(CLEARED))
 def test_every_path_of_the_table_exists(kind: str) -> None:
     """A field that was renamed is not forgotten."""
