@@ -28,6 +28,15 @@ def test_hello(stage: Stage) -> None:
     assert stage.run("hello.py") == "Hello, world!\n"
 
 
+def test_a_person_approves_single_tools(stage: Stage) -> None:
+    """What was changed and approved is what ran; what was refused is told to the model, with the reason."""
+    assert stage.run("approve_tools.py").splitlines() == [
+        'Call transfer? {"to": "landlord", "amount": 900}',
+        'Call transfer? {"to": "stranger", "amount": 50}',
+        "120 on rent; sent 90 to landlord; A person did not approve this call: we don't know them",
+    ]
+
+
 def test_a_fork_with_another_result(stage: Stage) -> None:
     """What had been done before the fork is not done again."""
     printed = stage.run("fork_with_result.py")
