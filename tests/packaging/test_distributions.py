@@ -118,7 +118,7 @@ def test_the_wheel_has_what_it_needs_and_nothing_else(wheel):
     assert {name.rpartition("/")[2] for name in names if name.endswith(".proto")} == protos
     migrations = (ROOT / "server/stepgraph_server/storage/migrations").glob("*.sql")
     assert all(f"stepgraph_server/storage/migrations/{path.name}" in names for path in migrations)
-    assert not [name for name in names if "test_" in name or name.startswith("tests/")]
+    assert not [name for name in names if "/test_" in name or name.startswith("tests/")]
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert about["License-Expression"] == "Apache-2.0"
 
