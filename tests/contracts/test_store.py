@@ -567,6 +567,44 @@ async def test_open_runs_are_walked_in_pages_over_all_namespaces(bench: Bench) -
     assert (found[0].status, found[0].next_due) == (RUNNING, None)
 
 
+async def test_of_open_runs_it_is_said_whether_a_child_of_theirs_has_ended(bench: Bench) -> None:
+    """Recovery asks those whether they have heard of it; a grandchild's end is the business of its own parent."""
+    kid = creation("kid", parent_run_id="r1", root_run_id="r1")
+    grandkid = creation("grandkid", parent_run_id="kid", root_run_id="r1")
+    await bench.submit(
+        append(1),
+        append(1, key=key("kid"), creation=kid),
+        append(1, key=key("grandkid"), creation=grandkid),
+        append(1, key=key("alone")),
+        # The same ids in another namespace are other runs.
+        append(1, key=key("r1", "other")),
+    )
+    completed = RunProgress(status=COMPLETED, last_sequence=2)
+
+    async def told() -> list[str]:
+        rows = await bench.store.runs.open_runs(0, 10)
+        return [f"{each.key.namespace}/{each.key.run_id}" for each in rows if each.has_ended_child]
+
+    assert await told() == []
+    await bench.submit(append(2, key=key("grandkid"), progress=completed, ending=ending()))
+    assert await told() == ["default/kid"]
+    await bench.submit(append(2, key=key("kid"), progress=completed, ending=ending()))
+    assert await told() == ["default/r1"]
+
+
+async def test_the_runs_of_a_tree_are_counted(bench: Bench) -> None:
+    """Those that have ended included, and its root."""
+    kid = creation("kid", parent_run_id="r1", root_run_id="r1")
+    completed = RunProgress(status=COMPLETED, last_sequence=2)
+    await bench.submit(
+        append(1), append(1, key=key("kid"), creation=kid), append(1, key=key("alone"))
+    )
+    await bench.submit(append(2, key=key("kid"), progress=completed, ending=ending()))
+    assert await bench.store.runs.count_tree(key()) == 2
+    assert await bench.store.runs.count_tree(key("alone")) == 1
+    assert await bench.store.runs.count_tree(key("r1", "other")) == 0
+
+
 async def test_a_quarantined_run_says_so(bench: Bench) -> None:
     """The mark stays, and marking what does not exist is harmless."""
     await bench.submit(append(1))

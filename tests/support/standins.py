@@ -325,6 +325,25 @@ class EngineStandIn:
                 async with self.changed:
                     await self.changed.wait()
 
+    async def watch_tree(
+        self,
+        namespace: str,
+        run_id: str,
+        after_position: int | None,
+        *,
+        summary: bool,
+        history_only: bool,
+    ) -> AsyncGenerator[tuple[Sequence[bytes], int], None]:
+        """Yield what was appended to a run that is alone."""
+        position = after_position or 0
+        yield [], position
+        found = await self.store.journal.read_positions(namespace, position, 1_000_000)
+        for key, stored in found:
+            if key.run_id == run_id:
+                events = event_pb2.EventBatch.FromString(stored.batch).events
+                batch = run_service_pb2.WatchBatch(run_id=key.run_id, events=events)
+                yield [batch.SerializeToString()], stored.position
+
     async def watch_runs(
         self, namespace: str, query: RunQuery, after_position: int | None, *, summary: bool
     ) -> AsyncGenerator[tuple[Sequence[bytes], int], None]:

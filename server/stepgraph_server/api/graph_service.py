@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from stepgraph.v1 import event_pb2, graph_pb2, graph_service_pb2, run_pb2
@@ -11,10 +12,12 @@ from stepgraph_server.api.callers import request_key
 from stepgraph_server.api.footprints import Footprints
 from stepgraph_server.api.requests import namespace_of
 from stepgraph_server.core import canonical
-from stepgraph_server.core.errors import GraphInvalid, Refused
-from stepgraph_server.core.graph import check_graph, compile_graph
+from stepgraph_server.core.errors import GraphInvalid, Problem, Refused
+from stepgraph_server.core.graph import check_graph, compile_graph, references_of
 from stepgraph_server.core.instants import to_timestamp
 from stepgraph_server.core.render import render
+from stepgraph_server.core.validation.codes import WarningCode
+from stepgraph_server.engine.references import MAX_RESOLVED
 from stepgraph_server.storage.graphs import GraphReference
 from stepgraph_server.storage.records import RequestRecord, RunKey
 
@@ -23,7 +26,6 @@ if TYPE_CHECKING:
 
     from stepgraph_server.api.ports import Context
     from stepgraph_server.config import PageSettings
-    from stepgraph_server.core.errors import Problem
     from stepgraph_server.core.policies import GraphDefaults
     from stepgraph_server.core.render import WalkedPath
     from stepgraph_server.core.validation.report import Findings
@@ -61,7 +63,7 @@ class GraphService:
             record = await self._store.requests.get(namespace, key.method, key.request_id)
             if record is not None:
                 return _first_response(record, key)
-        findings = await self._check(request.graph)
+        findings = await self._check(request.graph, namespace)
         if findings.problems:
             raise GraphInvalid(findings.problems)
         version, created = await self._store.graphs.put(
@@ -93,7 +95,7 @@ class GraphService:
         self, request: graph_service_pb2.ValidateGraphRequest, context: Context
     ) -> graph_service_pb2.ValidateGraphResponse:
         """List everything that is wrong or odd."""
-        findings = await self._check(request.graph)
+        findings = await self._check(request.graph, namespace_of(request))
         return graph_service_pb2.ValidateGraphResponse(
             problems=_problems(findings.problems), warnings=_problems(findings.warnings)
         )
@@ -161,9 +163,25 @@ class GraphService:
     def _draw(self, record: GraphVersionRecord, path: WalkedPath | None) -> str:
         return render(compile_graph(_definition(record), self._defaults), path)
 
-    async def _check(self, graph: graph_pb2.StateGraph) -> Findings:
+    async def _check(self, graph: graph_pb2.StateGraph, namespace: str) -> Findings:
         content = graph.SerializeToString()
-        return await self._off_loop(content, lambda: check_graph(graph, self._defaults))
+        findings = await self._off_loop(content, lambda: check_graph(graph, self._defaults))
+        if findings.problems:
+            return findings
+        missing = await self._missing_graphs(graph, namespace)
+        return replace(findings, warnings=(*findings.warnings, *missing)) if missing else findings
+
+    async def _missing_graphs(self, graph: graph_pb2.StateGraph, namespace: str) -> list[Problem]:
+        """Return a warning for each graph that is named and not there yet, of as many as one run may name."""
+        named = {each.reference: each.path for each in references_of(graph)}
+        missing = []
+        for reference, path in list(named.items())[:MAX_RESOLVED]:
+            if await self._store.graphs.get(namespace, GraphReference.parse(reference)) is None:
+                message = f"there is no graph {reference!r} in this namespace yet"
+                hint = "Register it before a run starts."
+                code = WarningCode.GRAPH_NOT_THERE
+                missing.append(Problem(code=code, path=path, message=message, hint=hint))
+        return missing
 
     async def _off_loop(self, definition: bytes, work: Callable[[], T]) -> T:
         """Do work on another thread if it would hold up everyone else on the loop: if the graph is large."""

@@ -9,13 +9,15 @@ from stepgraph_server.api import paging
 from stepgraph_server.api.callers import caller_of, request_key
 from stepgraph_server.api.references import refuse_missing_values
 from stepgraph_server.api.requests import namespace_of
-from stepgraph_server.core.errors import Refused
+from stepgraph_server.core.errors import Refused, Violation
 from stepgraph_server.core.instants import Instant
+from stepgraph_server.storage.records import RunKey
 
 if TYPE_CHECKING:
     from stepgraph_server.api.ports import Context, Engine
     from stepgraph_server.config import PageSettings
     from stepgraph_server.storage.interrupts import Interrupts
+    from stepgraph_server.storage.runs import Runs
     from stepgraph_server.storage.values import Values
 
 
@@ -23,9 +25,16 @@ class InterruptService:
     """See interrupt_service.proto."""
 
     def __init__(
-        self, *, interrupts: Interrupts, values: Values, engine: Engine, pages: PageSettings
+        self,
+        *,
+        interrupts: Interrupts,
+        runs: Runs,
+        values: Values,
+        engine: Engine,
+        pages: PageSettings,
     ) -> None:
         self._interrupts = interrupts
+        self._runs = runs
         self._values = values
         self._engine = engine
         self._pages = pages
@@ -71,6 +80,21 @@ class InterruptService:
         question = interrupt_pb2.Interrupt.FromString(found[0].question)
         return interrupt_service_pb2.GetInterruptResponse(question=question)
 
+    async def _refuse_if_child(self, namespace: str, run_id: str) -> None:
+        """Raise Refused for a run that is no root: its descendants can't be told from the other runs of its tree."""
+        record = await self._runs.get(RunKey(namespace, run_id))
+        if record is None or not record.creation.parent_run_id:
+            return
+        path = "include_descendants"
+        root = record.creation.root_run_id
+        message = f"run {run_id!r} is a child run; ask for its root {root!r}, or leave this out"
+        raise Refused(
+            "INVALID_REQUEST",
+            f"{path}: {message}",
+            metadata={"field": path},
+            violations=[Violation(path=path, message=message)],
+        )
+
     async def ListInterrupts(
         self, request: interrupt_service_pb2.ListInterruptsRequest, context: Context
     ) -> interrupt_service_pb2.ListInterruptsResponse:
@@ -78,7 +102,8 @@ class InterruptService:
         position = paging.decode_page(request.page_token, request, (int, str))
         limit = paging.entries(request.page_size, self._pages)
         run_id = request.run_id or None
-        # Every run is the root of its tree as long as runs have no child runs.
+        if run_id is not None and request.include_descendants:
+            await self._refuse_if_child(namespace_of(request), run_id)
         alone, root = (None, run_id) if request.include_descendants else (run_id, None)
         found = await self._interrupts.list(
             namespace_of(request),

@@ -203,6 +203,21 @@ class Watcher(Protocol):
         """
         ...
 
+    def watch_tree(
+        self,
+        namespace: str,
+        run_id: str,
+        after_position: int | None,
+        *,
+        summary: bool,
+        history_only: bool,
+    ) -> AsyncGenerator[tuple[Sequence[bytes], int], None]:
+        """Yield all that happens in a root and in the runs below it, with the position to resume at, until its terminal event.
+
+        After a position or from the beginning. Raises as `watch_run` does, and for a run that is no root.
+        """
+        ...
+
     def watch_runs(
         self, namespace: str, query: RunQuery, after_position: int | None, *, summary: bool
     ) -> AsyncGenerator[tuple[Sequence[bytes], int], None]:

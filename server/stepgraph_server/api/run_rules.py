@@ -113,7 +113,9 @@ def _watch_run(check: FieldCheck, request: run_service_pb2.WatchRunRequest) -> N
     check.namespace(request)
     check.run_id(request.run_id)
     if request.include_descendants:
-        check.findings.not_yet("include_descendants")
+        if request.after_sequence:
+            message = "counts the events of one run; with include_descendants use resume_token"
+            check.findings.add("after_sequence", message)
     elif request.resume_token:
         check.findings.add("resume_token", "is only used with include_descendants")
 

@@ -115,6 +115,11 @@ class RunService:
         self, request: run_service_pb2.WatchRunRequest, context: Context
     ) -> AsyncGenerator[bytes, None]:
         """Send all events of a run after a sequence, then go live."""
+        if request.include_descendants:
+            async with aclosing(self._watch_tree(request)) as responses:
+                async for response in responses:
+                    yield response
+            return
         watch = self._watcher.watch_run(
             namespace_of(request),
             request.run_id,
@@ -125,6 +130,22 @@ class RunService:
         async with aclosing(watch) as items:
             async for batches in items:
                 yield spliced("WatchRunResponse", batches)
+
+    async def _watch_tree(
+        self, request: run_service_pb2.WatchRunRequest
+    ) -> AsyncGenerator[bytes, None]:
+        position = paging.decode_resume(request.resume_token, request, (int,))
+        watch = self._watcher.watch_tree(
+            namespace_of(request),
+            request.run_id,
+            int(position[0]) if position else None,
+            summary=request.view == run_service_pb2.WATCH_VIEW_SUMMARY,
+            history_only=request.history_only,
+        )
+        tokens = paging.TokenMaker(request)
+        async with aclosing(watch) as items:
+            async for batches, at in items:
+                yield spliced("WatchRunResponse", batches, resume_token=tokens.encode((at,)))
 
     async def WatchRuns(
         self, request: run_service_pb2.WatchRunsRequest, context: Context

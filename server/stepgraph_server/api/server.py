@@ -234,7 +234,11 @@ class ApiServer:
             pages=pages,
         )
         interrupts = InterruptService(
-            interrupts=store.interrupts, values=store.values, engine=engine, pages=pages
+            interrupts=store.interrupts,
+            runs=store.runs,
+            values=store.values,
+            engine=engine,
+            pages=pages,
         )
         executors = ExecutorService(
             sessions=backends.sessions, executors=backends.executors, engine=engine, pages=pages

@@ -105,6 +105,8 @@ class WarningCode(StrEnum):
     """A variable has a name that templates use for something else."""
     FIELD_IGNORED = "FIELD_IGNORED"
     """A field has no effect here."""
+    GRAPH_NOT_THERE = "GRAPH_NOT_THERE"
+    """A graph that it names is not registered yet."""
     RETRY_DELAY_CAPPED = "RETRY_DELAY_CAPPED"
     """The first delay is longer than the longest one."""
     SPAWNED_ONLY = "SPAWNED_ONLY"

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 from stepgraph.v1 import run_service_pb2
 from stepgraph_server.engine.watch.buffer import AttemptKey, ShownBatch, ShownTransient
 from stepgraph_server.engine.watch.run import RunSubscription
-from stepgraph_server.engine.watch.runs import ResumePoint, RunsSubscription
+from stepgraph_server.engine.watch.runs import ResumePoint, RunsSubscription, point_at
 from stepgraph_server.engine.watch.subscription import Sources, Subscription
 from stepgraph_server.engine.watch.texts import ShownTexts
+from stepgraph_server.engine.watch.tree import TreeSubscription
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,6 +90,9 @@ class WatchHub:
         self._texts.end_run(key)
         for subscription in self._by_run.get(key, {}):
             subscription.end()
+        for watching in self._by_namespace.get(key.namespace, {}):
+            if isinstance(watching, TreeSubscription) and watching.root == key:
+                watching.end()
 
     def close(self) -> None:
         """End all watches now, and those that begin later: the server shuts down."""
@@ -102,6 +106,11 @@ class WatchHub:
     def head_position(self) -> int:
         """Return the journal's last position."""
         return self._sources.journal.head_position()
+
+    async def before(self, key: RunKey) -> ResumePoint:
+        """Return the point from which on all of a run follows. The run must exist."""
+        [first, *_] = await self._sources.journal.read(key, 0, 1)
+        return point_at(first.position - 1)
 
     @property
     def watchers(self) -> int:
@@ -146,6 +155,26 @@ class WatchHub:
             self._sources, namespace, query, after, summary=_is_summary(view)
         )
         self._by_namespace.setdefault(namespace, {})[subscription] = None
+        if self.is_closed:
+            subscription.end_now()
+        return subscription
+
+    def subscribe_tree(
+        self,
+        root: RunKey,
+        after: ResumePoint,
+        view: run_service_pb2.WatchView.ValueType,
+        *,
+        history_only: bool = False,
+    ) -> TreeSubscription:
+        """Watch a root and all runs below it, from behind a resume point. The root must exist; close the subscription when done."""
+        summary = _is_summary(view)
+        subscription = TreeSubscription(
+            self._sources, root, after, summary=summary, history_only=history_only
+        )
+        # What is only read from the journal needs no buffer.
+        if not history_only:
+            self._by_namespace.setdefault(root.namespace, {})[subscription] = None
         if self.is_closed:
             subscription.end_now()
         return subscription

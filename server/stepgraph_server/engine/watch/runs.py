@@ -30,6 +30,11 @@ _PART_BITS: Final = 20
 """An append has fewer events than 2 ** 20: a whole run may have 200,000."""
 
 
+def point_at(position: int) -> ResumePoint:
+    """Return the point behind all of the append at a position."""
+    return ResumePoint(position << _PART_BITS)
+
+
 class RunsSubscription(Subscription):
     """Watches many runs of a namespace; never ends by itself."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import run_service_pb2
-from stepgraph_server.core.errors import Quarantined, Refused
+from stepgraph_server.core.errors import Quarantined, Refused, Violation
 from stepgraph_server.core.instants import SECOND, Span
 from stepgraph_server.engine.watch.runs import ResumePoint
 from stepgraph_server.engine.watch.subscription import WatchSignal
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from stepgraph_server.engine.watch.hub import WatchHub
     from stepgraph_server.engine.watch.subscription import Subscription
+    from stepgraph_server.storage.records import RunRecord
     from stepgraph_server.storage.runs import Runs
 
 KEEPALIVE_INTERVAL: Final = Span(15 * SECOND)
@@ -88,6 +89,46 @@ class Watcher:
                 yield batches, subscription.resume_point
             raise _shutting_down()
 
+    async def watch_tree(
+        self,
+        namespace: str,
+        run_id: str,
+        after_position: int | None,
+        *,
+        summary: bool,
+        history_only: bool,
+    ) -> AsyncGenerator[tuple[Sequence[bytes], int], None]:
+        """Yield all that happens in a root and in the runs below it, with the point to resume at, until the root's terminal event.
+
+        After such a point, or from the beginning. The first item comes at once, and is empty.
+
+        Raises:
+            Refused: There is no such run, it is no root, the point is beyond the journal's end, or the server shuts down.
+            Quarantined: After all that could be read.
+        """
+        root = RunKey(namespace, run_id)
+        record = await self._runs.get(root)
+        if record is None:
+            raise _not_found(root)
+        _refuse_if_child(record)
+        after = after_position if after_position is not None else await self._hub.before(root)
+        view = _view(summary=summary)
+        with self._hub.subscribe_tree(
+            root, ResumePoint(after), view, history_only=history_only
+        ) as subscription:
+            _refuse_beyond(subscription.position, self._hub.head_position())
+            yield (), subscription.resume_point
+            while (batches := await self._next(subscription)) is not None:
+                yield batches, subscription.resume_point
+            if self._hub.is_closed:
+                raise _shutting_down()
+            record = await self._runs.get(root)
+            if record is None:
+                raise _not_found(root)
+            if record.quarantined:
+                cause = "its journal can't be folded by this server"
+                raise Quarantined(run_id, record.progress.last_sequence, cause)
+
     async def _check(self, key: RunKey, after_sequence: int) -> None:
         record = await self._runs.get(key)
         if record is None:
@@ -129,6 +170,19 @@ def _refuse_beyond(position: int, head: int) -> None:
             f"the journal ends at position {head} for now, and resume_token is from position {position}; "
             "watch without a token",
             metadata={"after_sequence": str(position), "last_sequence": str(head)},
+        )
+
+
+def _refuse_if_child(record: RunRecord) -> None:
+    creation = record.creation
+    if creation.parent_run_id:
+        path = "include_descendants"
+        message = f"run {record.key.run_id!r} is a child run; watch its root {creation.root_run_id!r}, or leave this out"
+        raise Refused(
+            "INVALID_REQUEST",
+            f"{path}: {message}",
+            metadata={"field": path},
+            violations=[Violation(path=path, message=message)],
         )
 
 

@@ -17,7 +17,11 @@ PROCEED = interrupt_pb2.InterruptAnswer(proceed={})
 async def service(store, engine, pages):
     await engine.create(RUN)
     return InterruptService(
-        interrupts=store.interrupts, values=store.values, engine=engine, pages=pages
+        interrupts=store.interrupts,
+        runs=store.runs,
+        values=store.values,
+        engine=engine,
+        pages=pages,
     )
 
 

@@ -60,8 +60,8 @@ WRONG = [
     ),
     (run_service_pb2.UnpauseRunRequest(run_id=" "), {"run_id": "INVALID_REQUEST"}),
     (
-        run_service_pb2.WatchRunRequest(run_id="r", include_descendants=True),
-        {"include_descendants": "NOT_YET_SUPPORTED"},
+        run_service_pb2.WatchRunRequest(run_id="r", include_descendants=True, after_sequence=3),
+        {"after_sequence": "INVALID_REQUEST"},
     ),
     (
         run_service_pb2.WatchRunRequest(run_id="r", resume_token="x"),
