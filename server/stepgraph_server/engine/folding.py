@@ -5,6 +5,7 @@ Rules: reads, and never writes; a run that can't be folded says so by itself, an
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from stepgraph.v1 import event_pb2
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 #: How much of a journal is read at once; between two reads other runs have their turn.
 READ_BYTES: Final = 1024 * 1024
+#: So many events are folded in one turn of the loop, which takes some milliseconds; a long run does not hold up the others.
+EVENTS_PER_TURN: Final = 256
 
 #: What is said of a run that was found quarantined.
 QUARANTINED_BEFORE: Final = "it was quarantined before"
@@ -63,6 +66,7 @@ class Folder:
             digest = await self._first_graph(key) or digest
         graph = await self._graph(key, digest)
         state = new_state(key.run_id, graph, record.creation.create_time)
+        rested = 0
         while last is None or state.sequence < last:
             batches = await self._store.journal.read(key, state.sequence, READ_BYTES)
             if not batches:
@@ -71,7 +75,13 @@ class Folder:
                 state.journal_bytes += len(stored.batch)
                 if record.creation.origin:
                     await self._find_graphs(key, state, stored.batch)
-                _fold_batch(state, stored.batch, last)
+                for event in _events(state, stored.batch):
+                    if last is not None and event.sequence > last:
+                        return state
+                    _fold_event(state, event)
+                    if state.sequence - rested >= EVENTS_PER_TURN:
+                        rested = state.sequence
+                        await asyncio.sleep(0)
         return state
 
     async def _graph(self, key: RunKey, digest: str) -> CompiledGraph:
@@ -101,11 +111,8 @@ def _events(state: RunState, batch: bytes) -> Iterable[event_pb2.RunEvent]:
         raise Quarantined(state.run_id, state.sequence, repr(error)) from error
 
 
-def _fold_batch(state: RunState, batch: bytes, last: int | None) -> None:
+def _fold_event(state: RunState, event: event_pb2.RunEvent) -> None:
     try:
-        for event in event_pb2.EventBatch.FromString(batch).events:
-            if last is not None and event.sequence > last:
-                return
-            evolve(state, event)
+        evolve(state, event)
     except Exception as error:  # whatever stops a fold stops it for this run alone, and says so
         raise Quarantined(state.run_id, state.sequence, repr(error)) from error

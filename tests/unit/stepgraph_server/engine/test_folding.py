@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from stepgraph_server.core.errors import Quarantined, Refused
@@ -40,6 +42,29 @@ async def test_a_journal_is_read_in_parts(monkeypatch):
         await it.settle()
         state = await it.runner.folder.fold(R1)
         assert state.sequence == len(it.store.events("r1"))
+
+
+@in_virtual_time
+async def test_a_long_fold_lets_others_have_their_turn(monkeypatch):
+    """A run of ten thousand events is folded in many turns of the loop, also where they are in one batch."""
+    monkeypatch.setattr(folding, "EVENTS_PER_TURN", 4)
+    async with rig() as it:
+        await Executor(it, script=succeeded).connect()
+        await it.start(steps(8))
+        await it.settle()
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        state = await it.runner.folder.fold(R1)
+        counting.cancel()
+        assert state.sequence == len(it.store.events("r1"))
+        assert turns >= state.sequence // 4
 
 
 @in_virtual_time
