@@ -42,6 +42,12 @@ def awaiting(*names):
         (signal("go", correlation="secret").transition, "suspend signal go"),
         (transition_pb2.Transition(), "nothing"),
         (
+            transition_pb2.Transition(
+                await_effects=transition_pb2.Transition.Await(effects=[transition_pb2.Effect()])
+            ),
+            "await an unknown effect",
+        ),
+        (
             transition_pb2.Transition(suspend=transition_pb2.Transition.Suspend()),
             "suspend for nothing",
         ),

@@ -521,3 +521,31 @@ async def test_a_program_must_await_what_it_wants():
     for call in (yields_text, yields_an_end):
         with pytest.raises(Failed, match="a generator yields what it asks for"):
             await StepPolls(call).poll()
+
+
+async def test_what_is_given_up_ends_where_it_waits():
+    """A program may clean up; one that was never begun has nothing to."""
+    ended = []
+
+    async def waits(ctx: StepContext):
+        try:
+            await ctx.tool("t")
+        finally:
+            ended.append("async")
+
+    def yields(ctx: StepContext):
+        try:
+            yield ctx.tool("t")
+        finally:
+            ended.append("generator")
+
+    def returns(ctx: StepContext):
+        return ctx.tool("t")
+
+    for call in (waits, yields, returns):
+        kind_of(call)(call).close()
+        polls = StepPolls(call)
+        await polls.poll()
+        (held,) = polls.functions._programs._held.values()
+        held.program.close()
+    assert ended == ["async", "generator"]
