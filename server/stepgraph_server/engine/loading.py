@@ -6,6 +6,7 @@ runs nor an executor that reports attempts of runs that nobody knows makes the o
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -16,6 +17,17 @@ if TYPE_CHECKING:
 MAX_LOADS: Final = 32
 """So many runs are loaded at a time: enough to keep the threads that read busy, and few enough that the one that is asked for
 next begins at once."""
+
+#: Delays before a journal that could not be read or written is tried again; each is twice the one before.
+FIRST_DELAY_S: Final = 0.05
+MAX_DELAY_S: Final = 5.0
+#: Doubling goes no further than this, far beyond the longest delay.
+_MAX_DOUBLINGS: Final = 10
+
+
+def delay_s(tries: int) -> float:
+    """Return how long to wait before trying again what has failed so many times."""
+    return min(FIRST_DELAY_S * 2.0 ** min(tries - 1, _MAX_DOUBLINGS), MAX_DELAY_S)
 
 
 class Loading:
@@ -43,6 +55,14 @@ class Loading:
         if self._workers < MAX_LOADS:
             self._workers += 1
             self._spawn(self._work())
+
+    def ask_again(self, run: LiveRun) -> None:
+        """Have a run loaded for which something failed, when that may work again; the later the more often it failed."""
+        self._spawn(self._ask_later(run))
+
+    async def _ask_later(self, run: LiveRun) -> None:
+        await asyncio.sleep(delay_s(run.failures))
+        self.ask(run)
 
     def hurry(self, run: LiveRun) -> None:
         """Note that somebody waits for a run that was asked for. Harmless if its turn has come already."""

@@ -18,15 +18,15 @@ import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
 from stepgraph.v1 import run_pb2
-from stepgraph_server.core.errors import Quarantined, Refused, StepgraphError
+from stepgraph_server.core.errors import Refused
 from stepgraph_server.core.inputs import Decision, GoOn, Look, Outcomes, TimePassed
-from stepgraph_server.core.outcomes import STALE
 from stepgraph_server.core.run import decide, next_due, only_sleeps
 from stepgraph_server.core.state import TaskStatus
 from stepgraph_server.engine.encoding import encode_append
-from stepgraph_server.engine.folding import QUARANTINED_BEFORE, Folder
+from stepgraph_server.engine.folding import Folder
 from stepgraph_server.engine.live import Delivery, FutureReply, LiveRun, Pending
 from stepgraph_server.engine.loading import Loading
+from stepgraph_server.engine.quarantine import Quarantine
 from stepgraph_server.engine.timers import Timers
 from stepgraph_server.storage.errors import (
     AppendInvalid,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
     from stepgraph.v1 import executor_service_pb2
+    from stepgraph_server.core.errors import Quarantined, StepgraphError
     from stepgraph_server.core.inputs import Command, World
     from stepgraph_server.core.instants import Instant
     from stepgraph_server.core.state import RunState
@@ -52,13 +53,6 @@ if TYPE_CHECKING:
     from stepgraph_server.telemetry.trace_ids import RunTrace
 
 _log = logging.getLogger(__name__)
-
-#: Delays before a journal that could not be read or written is tried again; each is twice the one before.
-FIRST_RELOAD_DELAY_S: Final = 0.05
-MAX_RELOAD_DELAY_S: Final = 5.0
-#: Doubling goes no further than this, far beyond the longest delay.
-_MAX_DOUBLINGS: Final = 10
-
 
 #: What waits for people or time costs no memory.
 _WAITING: Final = (
@@ -146,11 +140,9 @@ class Runner:
         self._clock = clock
         self._acts = acts
         self._publisher = publisher
-        self._spawn = spawn
         self._live: dict[RunKey, LiveRun] = {}
         self._loading = Loading(self._load, spawn)
-        #: Runs whose quarantine is not durable yet.
-        self._condemned: set[RunKey] = set()
+        self._quarantined = Quarantine(store.runs, acts, spawn)
         self.timers = Timers(clock, lambda key: self.deliver(key, Delivery(happened=TimePassed())))
         self.closing = False
 
@@ -190,6 +182,7 @@ class Runner:
         """
         self.closing = True
         self.timers.close()
+        self._quarantined.close()
         for run in self._live.values():
             self._turn_away(run, self._closed())
 
@@ -251,7 +244,7 @@ class Runner:
             delivery.refusal = refusal
             decision, due = Decision(events=[], commands=[], acks=[]), next_due(state)
         except Exception as error:  # noqa: BLE001  # a fault of the rules stops this run, and no other
-            self._fail(delivery, self._quarantine(run, error))
+            self._quarantined.refuse(delivery, self._quarantine(run, error))
             return
         if due is not None:
             self.timers.arm(run.key, due)
@@ -356,7 +349,7 @@ class Runner:
     ) -> None:
         """Take again what must not get lost, and what only stood on something that was refused; tell the others."""
         if run.abandoned:
-            self._fail(delivery, error)
+            self._quarantined.refuse(delivery, error)
         elif delivery.keep or (is_victim and not isinstance(run.failure, JournalUnavailable)):
             delivery.refusal = None
             run.inbox.append(delivery)
@@ -393,7 +386,7 @@ class Runner:
         if expected:
             self._loading.ask(run)
         else:
-            self._spawn(self._load_later(run))
+            self._loading.ask_again(run)
 
     def _turn_away(self, run: LiveRun, error: StepgraphError) -> None:
         """Tell those who wait for a run that is not there, except for what must not get lost."""
@@ -426,11 +419,6 @@ class Runner:
 
     # Loading
 
-    async def _load_later(self, run: LiveRun) -> None:
-        """Load a run when what failed for it may work again."""
-        await asyncio.sleep(_delay_s(run.failures))
-        self._loading.ask(run)
-
     async def _load(self, run: LiveRun) -> None:
         """Fold a run from its journal, then let what has happened to it meanwhile happen."""
         try:
@@ -439,11 +427,11 @@ class Runner:
             # Its work must not get lost, so this is tried until it works; but it must not keep others from being loaded.
             run.failures += 1
             self._turn_away(run, error)
-            self._spawn(self._load_later(run))
+            self._loading.ask_again(run)
             return
         except Refused as error:
             self._remove(run)
-            self._refuse_all(run, error)
+            self._quarantined.refuse_all(run, error)
             self._acts.flush()
             return
         except Exception as error:  # noqa: BLE001  # whatever is wrong with a run must not end the server
@@ -461,62 +449,12 @@ class Runner:
         self._let_go(run)
 
     async def _fold(self, key: RunKey) -> RunState:
-        if key in self._condemned:
-            raise Quarantined(key.run_id, 0, QUARANTINED_BEFORE)
+        self._quarantined.check(key)
         return await self.folder.fold(key)
 
-    # What can't go on
-
-    def _refuse_all(self, run: LiveRun, error: StepgraphError) -> None:
-        while run.inbox:
-            self._fail(run.inbox.popleft(), error)
-
-    def _fail(self, delivery: Delivery, error: StepgraphError) -> None:
-        happened = delivery.happened
-        if isinstance(happened, Outcomes):
-            # Nobody will ever want these; an executor that is told so can forget them.
-            self._acts.acknowledge(
-                delivery, [(o.task_id, o.attempt, STALE) for _, o in happened.outcomes]
-            )
-        if delivery.reply is not None:
-            delivery.reply.failed(error)
-
     def _quarantine(self, run: LiveRun, error: Exception) -> Quarantined:
-        """Stop acting on a run that can't be read or decided: a fault that must not take the server with it.
-
-        Appends that are on their way are still reported, published and answered, but nothing is done for them.
-        """
-        key = run.key
-        if isinstance(error, Quarantined):
-            quarantined = error
-        else:
-            sequence = run.state.sequence if run.state is not None else 0
-            quarantined = Quarantined(key.run_id, sequence, repr(error))
         self._remove(run)
-        run.abandoned = True
-        self._acts.abandon(key)
-        self._refuse_all(run, quarantined)
-        if quarantined.cause_text != QUARANTINED_BEFORE and not self.closing:
-            _log.error(
-                "a run is quarantined",
-                extra={"action": names.RUN_QUARANTINED, **run.log_fields},
-                exc_info=error,
-            )
-            self._condemned.add(key)
-            self._spawn(self._set_quarantined(key))
-        return quarantined
-
-    async def _set_quarantined(self, key: RunKey) -> None:
-        tries = 0
-        while True:
-            try:
-                await self._store.runs.set_quarantined(key)
-            except JournalUnavailable:
-                tries += 1
-                await asyncio.sleep(_delay_s(tries))
-            else:
-                self._condemned.discard(key)
-                return
+        return self._quarantined.take(run, error)
 
     @staticmethod
     def _closed() -> JournalUnavailable:
@@ -525,8 +463,3 @@ class Runner:
 
 def _is_worked_on(state: RunState) -> bool:
     return any(task.status is TaskStatus.ASSIGNED for task in state.tasks.values())
-
-
-def _delay_s(tries: int) -> float:
-    """Return how long to wait before trying again what has failed so many times."""
-    return min(FIRST_RELOAD_DELAY_S * 2.0 ** min(tries - 1, _MAX_DOUBLINGS), MAX_RELOAD_DELAY_S)

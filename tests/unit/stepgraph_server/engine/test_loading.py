@@ -7,8 +7,15 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from stepgraph_server.engine.live import LiveRun
-from stepgraph_server.engine.loading import MAX_LOADS, Loading
+from stepgraph_server.engine.loading import (
+    FIRST_DELAY_S,
+    MAX_DELAY_S,
+    MAX_LOADS,
+    Loading,
+    delay_s,
+)
 from stepgraph_server.storage.records import RunKey
+from tests.support.engine_time import in_virtual_time
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -82,3 +89,23 @@ async def test_it_begins_again_after_it_had_nothing_to_do() -> None:
             it.loading.ask(run)
             await asyncio.sleep(0.001)
     assert len(it.begun) == 3
+
+
+def test_what_fails_again_waits_twice_as_long() -> None:
+    """Up to a limit, however often."""
+    assert [delay_s(tries) for tries in (1, 2, 3)] == [FIRST_DELAY_S * by for by in (1, 2, 4)]
+    assert delay_s(1_000_000) == MAX_DELAY_S
+
+
+@in_virtual_time
+async def test_a_run_for_which_something_failed_is_loaded_later() -> None:
+    """As late as the number of its failures says."""
+    (run,) = runs(1)
+    run.failures = 3
+    async with loads() as it:
+        it.gate.set()
+        it.loading.ask_again(run)
+        await asyncio.sleep(delay_s(3) - 0.001)
+        assert it.begun == []
+        await asyncio.sleep(0.002)
+        assert it.begun == [run]
