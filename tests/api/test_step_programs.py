@@ -475,3 +475,20 @@ async def test_many_programs_go_on_at_once(bench):
         graphs.append(graph)
     runs = [await bench.start(graphs[index % 3]) for index in range(30)]
     assert [await run.result() for run in runs] == [20] * 30
+
+
+async def test_a_retry_tries_the_effect_again_that_failed_the_program(bench):
+    """Not only the program, which would be told the same; what else had ended is not done again."""
+    fine = bench.tools("fine", ["fine"])
+    down = bench.tools("down", [Failed("DOWN", "no"), "up"])
+
+    async def call(ctx: StepContext) -> object:
+        return await ctx.all(ctx.tool("fine"), ctx.tool("down"))
+
+    async with working(bench, call):
+        run = await (await bench.start(one_step())).finished()
+        assert run.failure is not None
+        assert run.failure.code == "DOWN"
+        again = await bench.client.retry(run.run_id)
+        assert await (await bench.run(again.run_id)).result() == ["fine", "up"]
+    assert (len(fine.asked), len(down.asked)) == (1, 2)

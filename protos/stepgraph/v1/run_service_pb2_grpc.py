@@ -227,7 +227,8 @@ class RunServiceServicer:
 
     def RetryRun(self, request, context):
         """Makes a new run that starts just before a FAILED run's failure; nothing that finished is repeated, also not what finished while the run
-        was STOPPING. FAILED_PRECONDITION RUN_NOT_ENDED: it is not FAILED.
+        was STOPPING. Where a step program failed with the code of an effect of its own that had failed, it starts before that, so that the
+        effect is tried again; unless that would repeat what finished since. FAILED_PRECONDITION RUN_NOT_ENDED: it is not FAILED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

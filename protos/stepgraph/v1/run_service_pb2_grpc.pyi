@@ -68,7 +68,8 @@ class RunServiceStub:
     """
     RetryRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.RetryRunRequest, _run_service_pb2.RetryRunResponse]
     """Makes a new run that starts just before a FAILED run's failure; nothing that finished is repeated, also not what finished while the run
-    was STOPPING. FAILED_PRECONDITION RUN_NOT_ENDED: it is not FAILED.
+    was STOPPING. Where a step program failed with the code of an effect of its own that had failed, it starts before that, so that the
+    effect is tried again; unless that would repeat what finished since. FAILED_PRECONDITION RUN_NOT_ENDED: it is not FAILED.
     """
     ExplainRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.ExplainRunRequest, _run_service_pb2.ExplainRunResponse]
     """Says what a run waits for."""
@@ -207,7 +208,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_run_service_pb2.RetryRunRequest, _abc.Awaitable[_run_service_pb2.RetryRunResponse]],
     ) -> _abc.Awaitable[_run_service_pb2.RetryRunResponse]:
         """Makes a new run that starts just before a FAILED run's failure; nothing that finished is repeated, also not what finished while the run
-        was STOPPING. FAILED_PRECONDITION RUN_NOT_ENDED: it is not FAILED.
+        was STOPPING. Where a step program failed with the code of an effect of its own that had failed, it starts before that, so that the
+        effect is tried again; unless that would repeat what finished since. FAILED_PRECONDITION RUN_NOT_ENDED: it is not FAILED.
         """
 
     @_abc_1.abstractmethod

@@ -6,6 +6,7 @@ that creates the new run; what is decided on top of them is the new run's first 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepgraph.v1 import event_pb2, graph_pb2, interrupt_pb2, run_pb2, state_pb2, task_pb2
@@ -15,6 +16,7 @@ from stepgraph_server.core.inputs import Fork, Start
 from stepgraph_server.core.instants import Span, after, from_duration, to_timestamp
 from stepgraph_server.core.run import new_state
 from stepgraph_server.engine.folding import QUARANTINED_BEFORE, READ_BYTES
+from stepgraph_server.engine.retry_point import find_retry_point
 from stepgraph_server.storage.records import Prefix, RunCreation, RunKey
 
 if TYPE_CHECKING:
@@ -125,7 +127,7 @@ class Forker:
         record = await self._record(source_key)
         if record.progress.status != run_pb2.RUN_STATUS_FAILED:
             raise _not_failed(record)
-        sequence, results = await self._before_failure(source_key)
+        sequence, results = await find_retry_point(partial(self._batches, source_key))
         new_run_id = self._creator.new_run_id(request.new_run_id)
         if not sequence:
             return await self._begin_anew(source_key, record, new_run_id, caller, key)
@@ -167,27 +169,7 @@ class Forker:
             raise Refused("SEQUENCE_OUT_OF_RANGE", message, metadata=metadata)
         return wanted
 
-    async def _before_failure(
-        self, key: RunKey
-    ) -> tuple[int, list[tuple[str, task_pb2.TaskResult]]]:
-        """Return the last event before the append in which the run failed, and the results that were recorded from there on."""
-        cut: int | None = None
-        results: list[tuple[str, task_pb2.TaskResult]] = []
-        async for batch in self._batches(key):
-            events = event_pb2.EventBatch.FromString(batch.batch).events
-            if cut is None and any(_fails(event) for event in events):
-                cut = batch.first_sequence - 1
-            if cut is not None:
-                results += [
-                    (event.task_completed.task_id, event.task_completed.result)
-                    for event in events
-                    if event.HasField("task_completed")
-                ]
-        assert cut is not None, "a run that is FAILED has an event that says so"
-        return cut, results
-
-    async def _batches(self, key: RunKey) -> AsyncIterator[StoredBatch]:
-        after_sequence = 0
+    async def _batches(self, key: RunKey, after_sequence: int) -> AsyncIterator[StoredBatch]:
         while batches := await self._journal.read(key, after_sequence, READ_BYTES):
             for batch in batches:
                 yield batch
@@ -336,16 +318,6 @@ def _changes(request: run_service_pb2.ForkRunRequest) -> _Changes:
         ),
         patch=patch,
     )
-
-
-def _fails(event: event_pb2.RunEvent) -> bool:
-    match event.WhichOneof("kind"):
-        case "run_failed":
-            return True
-        case "run_stopping":
-            return event.run_stopping.outcome == run_pb2.RUN_STATUS_FAILED
-        case _:
-            return False
 
 
 def _not_failed(record: RunRecord) -> Refused:
