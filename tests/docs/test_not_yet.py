@@ -10,9 +10,6 @@ from stepgraph_server.core.validation import support
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
-#: Refused as well, by the one place that reads them, with the field's path.
-ALSO = {"include_descendants"}
-
 #: Of gRPC's health service; `Check` and `Watch` are what probes use.
 NOT_OURS = {"List"}
 
@@ -26,4 +23,4 @@ def test_what_is_refused_is_told_beforehand():
     calls = {
         name.rpartition("/")[2] for name, kind in KINDS.items() if kind == "unsupported"
     } - NOT_OURS
-    assert told == {field.rpartition(".")[2] for field in fields} | calls | ALSO
+    assert told == {field.rpartition(".")[2] for field in fields} | calls
