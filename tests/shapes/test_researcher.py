@@ -16,10 +16,10 @@ async def test_what_is_too_long_is_compressed_with_less_to_read(stage):
             "compress_less": [too_long],
             "compress_least": ["little"],
         },
-        input="heat pumps",
+        input={"topic": "heat pumps"},
     )
 
-    assert run.path == ["look", "compress", "compress_less", "compress_least", "done"]
+    assert run.path == ["begin", "look", "compress", "compress_less", "compress_least", "done"]
     assert run.conversation[-1] == "assistant: little"
 
 
@@ -31,7 +31,7 @@ async def test_what_can_not_be_compressed_is_given_as_it_is(stage):
             "look": ["much"],
             **{name: [too_long] for name in ("compress", "compress_less", "compress_least")},
         },
-        input="heat pumps",
+        input={"topic": "heat pumps"},
     )
 
     assert (run.status, run.end) == ("COMPLETED", "done")
@@ -42,7 +42,7 @@ async def test_a_researcher_searches_ten_rounds_at_most(stage):
     run = await stage.play(
         "researcher",
         {"look": calls(call("search", query="more")), "search": "found", "compress": ["short"]},
-        input="heat pumps",
+        input={"topic": "heat pumps"},
         tools=("search",),
     )
 
