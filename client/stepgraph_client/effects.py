@@ -126,7 +126,17 @@ def await_effects(
     Args:
         wanted: The effects. None waits for those of earlier turns that still go on.
         each: Wake as soon as some have ended.
+
+    Raises:
+        TypeError: One is no effect.
     """
+    for one in wanted:
+        if not isinstance(one, Effect):
+            message = (
+                "what is awaited at once are effects: ctx.tool(…), ctx.llm(…), ctx.sleep(…) and so on, each an argument of its own "
+                f"(`*effects` for a list); ctx.ask, ctx.spawn and the like are awaited by themselves; found {type(one).__name__}"
+            )
+            raise TypeError(message)
     wake = transition_pb2.WAKE_POLICY_EACH if each else transition_pb2.WAKE_POLICY_ALL
     awaited = transition_pb2.Transition.Await(effects=[one.message for one in wanted], wake=wake)
     return Pause(

@@ -164,7 +164,15 @@ def spawn(
             are cancelled.
         max_concurrency: How many at once; 0 means all.
         returning: What each value is read as: a pydantic model, a dataclass, any type that pydantic can check.
+
+    Raises:
+        TypeError: A spec is something else.
     """
+    specs = list(specs)
+    for spec in specs:
+        if not isinstance(spec, transition_pb2.NodeSpec):
+            message = f'what is spawned are program("name", input) and node("id", input); found {type(spec).__name__}'
+            raise TypeError(message)
     wanted = transition_pb2.Transition.Spawn(
         specs=specs, join=_JOINS[join], max_concurrency=max_concurrency
     )

@@ -11,6 +11,7 @@ from stepgraph.v1 import conversation_pb2, llm_pb2, transition_pb2, value_pb2
 from stepgraph_client import Failed, Graph, effects, limits, retry
 from stepgraph_client.effects import EffectFailed, ModelReply, await_effects, outcome, value_in
 from stepgraph_client.task_results import text_block
+from stepgraph_client.transitions import ask
 from stepgraph_client.values import to_value
 from tests.support.step_turns import answered, failed, model_said, node_gave, slept, tool_gave
 
@@ -118,6 +119,13 @@ def test_several_are_awaited_in_one_transition():
 
 
 # ---- results ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", ["tool", [effects.tool("t")], ask("ok?"), None])
+def test_what_is_no_effect_is_not_awaited_at_once(wrong):
+    """Most often a list that lacks its star, or a question."""
+    with pytest.raises(TypeError, match=f"`\\*effects` for a list.*found {type(wrong).__name__}"):
+        await_effects(effects.sleep("1s"), wrong)
 
 
 def test_every_kind_of_result_has_an_outcome():

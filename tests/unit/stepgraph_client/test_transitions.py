@@ -42,6 +42,12 @@ def test_spawned_work_is_a_node_or_a_program():
     assert not other.HasField("input")
 
 
+def test_what_is_no_spec_is_not_spawned():
+    """The name of a program alone does not say what it works on."""
+    with pytest.raises(TypeError, match=r"spawned are program.*found str"):
+        spawn(["summarize"])  # type: ignore[list-item]
+
+
 def test_each_join_reads_its_results_in_its_own_way():
     """Values in order; failures in their place; the winner."""
     specs = [program("p", 1), program("p", 2)]
