@@ -5,6 +5,7 @@ Rules: imported only if metrics are on. Whoever exports has a thread of its own,
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
@@ -15,6 +16,7 @@ from opentelemetry.sdk.metrics.export import (
     PeriodicExportingMetricReader,
 )
 
+from stepgraph_server.telemetry import names
 from stepgraph_server.telemetry.exporting import Reachability, quiet_exporter
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from stepgraph_server.telemetry.metrics import Metric, Reading
 
 SCOPE: Final = "stepgraph"
+
+_log = logging.getLogger(__name__)
 
 
 class MetricExport:
@@ -47,8 +51,16 @@ class MetricExport:
             make(metric.name, [_observe(metric.read)], metric.unit, metric.meaning)
 
     def close(self, patience_s: float) -> None:
-        """Send what there is once more, within a time. It blocks, so call it beside the loop."""
-        self._provider.shutdown(timeout_millis=patience_s * 1_000)
+        """Send what there is once more, within a time. It blocks, so call it beside the loop.
+
+        What could not be sent is lost, and nothing is raised for it: a collector that is away must not make the end of a server a failure.
+        """
+        try:
+            self._provider.shutdown(timeout_millis=patience_s * 1_000)
+        except Exception as error:  # noqa: BLE001  # the provider raises nothing more specific, after it has closed all that it could
+            # At level debug, since the reader that could not send has said so in its own words.
+            extra = {"action": names.COLLECTOR_LOST, "signal": "metrics", "error": str(error)}
+            _log.debug("The last metrics were not all sent", extra=extra)
 
 
 def _observe(

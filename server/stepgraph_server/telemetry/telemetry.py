@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from opentelemetry.sdk.metrics.export import MetricReader
+
     from stepgraph_server.telemetry.measurements import Measurements
     from stepgraph_server.telemetry.metric_export import MetricExport
     from stepgraph_server.telemetry.otel_settings import OtelSettings
@@ -122,9 +124,10 @@ class Telemetry:
 
         settings = self._settings
         sending = self._usable(lambda: otlp_reader(settings.metric_interval_s), settings.metrics)
-        readers = [] if sending is None else [sending]
-        if self._scraping is not None:
-            readers.append(self._scraping.reader)
+        # What is scraped first: it takes no time to close, and the other may take all there is.
+        readers: list[MetricReader] = [] if self._scraping is None else [self._scraping.reader]
+        if sending is not None:
+            readers.append(sending)
         return MetricExport(metrics_of(self.sources), resource(self._version), readers)
 
     def _usable(self, make: Callable[[], _T], is_wanted: bool) -> _T | None:  # noqa: FBT001

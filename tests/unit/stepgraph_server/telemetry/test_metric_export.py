@@ -65,3 +65,22 @@ def test_the_interval_is_that_of_the_settings(interval_s, monkeypatch):
     reader = otlp_reader(interval_s)
     assert reader._export_interval_millis == interval_s * 1_000
     MetricExport([], Resource({}), [reader]).close(1.0)
+
+
+class Stuck(InMemoryMetricReader):
+    """Takes longer than it may, as one does that sends to a collector that is away."""
+
+    def shutdown(self, timeout_millis: float = 30_000, **kwargs: object) -> None:
+        super().shutdown(timeout_millis, **kwargs)
+        message = "no collector"
+        raise TimeoutError(message)
+
+
+def test_a_reader_that_can_not_send_its_last_does_not_make_the_end_a_failure(caplog):
+    """All readers are closed, and the log has why."""
+    caplog.set_level(logging.DEBUG, "stepgraph_server")
+    others = InMemoryMetricReader()
+    MetricExport(METRICS, Resource({}), [Stuck(), others]).close(1.0)
+    [said] = caplog.records
+    assert (said.action, said.signal) == ("collector.lost", "metrics")
+    assert "Stuck: TimeoutError('no collector')" in said.error
