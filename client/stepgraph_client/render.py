@@ -338,6 +338,15 @@ class Narrator:
             f"see `{self._command} runs watch {child.run_id}`"
         )
 
+    def _child_status_changed(self, event: RunEvent) -> Iterator[Telling]:
+        child = event.child_status_changed
+        does = "waits" if child.status == RunStatus.RUN_STATUS_SUSPENDED else "goes on"
+        yield Line(text=f"  {who(child.task_id)}: {child.run_id} {does}", tone=Tone.QUIET)
+
+    def _graphs_resolved(self, _event: RunEvent) -> Iterator[Telling]:
+        # Which version is meant is said when a child run of it starts.
+        yield from ()
+
     def _task(self, task_id: str, *, forget: bool = False) -> str:
         """Return who does what: "think · llm claude". Labels of tasks that are over are let go."""
         label = self._labels.pop(task_id, "") if forget else self._labels.get(task_id, "")

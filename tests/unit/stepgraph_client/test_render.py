@@ -150,6 +150,11 @@ EVERY = {
         pb.ChildStarted(task_id="1/sub", run_id="c", graph=GraphVersion(name="g", version=1)),
         ["  sub runs g@1 as c; see `stepgraph runs watch c`"],
     ),
+    "child_status_changed": (
+        pb.ChildStatusChanged(task_id="1/sub", run_id="c", status=RunStatus.RUN_STATUS_SUSPENDED),
+        ["  sub: c waits"],
+    ),
+    "graphs_resolved": (pb.GraphsResolved(graphs=[{"reference": "g"}]), []),
     "limit_neared": (
         pb.LimitNeared(limit_name="journal_bytes", used=8000, maximum=10000),
         ["  near a limit: 8,000 of 10,000 journal bytes"],

@@ -207,16 +207,6 @@ class TestFatalEnds:
         assert caught.value.reason == "HELLO_INVALID"
         assert caught.value.metadata == {"field": "hello.executor_id"}
 
-    async def test_a_tool_that_needs_approval_says_why(self, server):
-        executor = Executor(server.address)
-
-        @executor.tool(requires_approval=True)
-        def pay():
-            pass
-
-        with pytest.raises(InvalidRequest, match="NOT_YET_SUPPORTED"):
-            await asyncio.wait_for(executor.run(), 10)
-
     async def test_another_process_with_the_same_id(self, server):
         agent = Agent()
         first = Executor(server.address, executor_id="w")
