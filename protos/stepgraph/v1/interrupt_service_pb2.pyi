@@ -156,7 +156,7 @@ class ListInterruptsRequest(_message.Message):
     run_id: _builtins.str
     """Only of this run. Empty means of all."""
     include_descendants: _builtins.bool
-    """With run_id: also of its child runs."""
+    """With run_id, which must be a root then: also of all runs below it."""
     status: _interrupt_pb2.InterruptStatus.ValueType
     """Only of this status. UNSPECIFIED means OPEN."""
     page_size: _builtins.int

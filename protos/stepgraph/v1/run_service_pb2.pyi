@@ -501,7 +501,7 @@ class WatchRunRequest(_message.Message):
     view: Global___WatchView.ValueType
     """What to see. UNSPECIFIED means FULL."""
     include_descendants: _builtins.bool
-    """Also its child runs. Then resume_token is used and not after_sequence."""
+    """Also all runs below it, until its own terminal event; the run must be a root. Then resume_token is used and not after_sequence."""
     history_only: _builtins.bool
     """End at the run's last event of now, without going live."""
     resume_token: _builtins.str

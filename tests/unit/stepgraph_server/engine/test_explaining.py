@@ -9,6 +9,8 @@ import pytest
 from stepgraph_server.core.errors import Refused
 from stepgraph_server.core.inputs import Cancel, Pause
 from stepgraph_server.engine import explaining
+from stepgraph_server.engine.explaining import ConnectedExecutors, waits_of
+from stepgraph_server.storage.records import RunKey
 from tests.support.engine_executor import Executor, failed, succeeded
 from tests.support.engine_rig import NAMESPACE, question, rig, wide, work
 from tests.support.engine_time import in_virtual_time
@@ -105,6 +107,34 @@ async def test_a_signal_is_told_with_what_sends_it():
         assert await words(it) == [
             "waits for a signal: stepgraph runs signal r1 paid --correlation 'order 7'"
         ]
+
+
+@in_virtual_time
+async def test_a_child_run_is_told_with_what_it_does():
+    """What that waits for in turn, explaining it tells."""
+    async with rig() as it:
+        ask = graph(
+            {"ask": {"action": {"human_approval": {"description": "go on?"}}}}, name="inner"
+        )
+        outer = graph({"a": {"action": {"subgraph": {}}}})
+        outer.nodes[0].action.subgraph.graph.definition.CopyFrom(ask)
+        it.store.journal.hold()
+        starting = asyncio.ensure_future(it.start(outer))
+        await it.settle()
+        it.store.journal.release()
+        run = it.runner.live(RunKey(NAMESPACE, "r1"))
+        assert run is not None
+        assert run.state is not None
+        [about_to] = waits_of(run.state, ConnectedExecutors(it.registry, NAMESPACE))
+        child = about_to.child_run_id
+        assert about_to.description == f"graph inner is about to start as child run {child}"
+        await starting
+        await it.settle()
+        [waits] = await words(it)
+        assert waits == (
+            f"graph inner is child run {child}, which waits for people: stepgraph runs explain {child}"
+        )
+        assert (await words(it, child))[0].startswith("waits for an answer")
 
 
 @in_virtual_time

@@ -46,6 +46,16 @@ def test_a_run_continues_its_callers_trace():
     assert it.traceparent("t", 1) == f"00-{it.trace_id}-{it.attempt_span('t', 1)}-01"
 
 
+def test_a_child_run_continues_under_the_node_that_runs_it():
+    """In one trace, and recorded if its parent is."""
+    it = trace(CALLER)
+    child = trace(it.node_traceparent("1/sub"), run_id="child")
+    assert (child.trace_id, child.parent_id) == (it.trace_id, it.node_span("1/sub"))
+    assert child.is_sampled
+    assert not trace(trace(CALLER[:-2] + "00").node_traceparent("1/sub"), run_id="c").is_sampled
+    assert trace(CALLER, sampler=None).node_traceparent("1/sub") == CALLER
+
+
 def test_a_run_without_one_begins_its_own():
     it = trace()
     assert len(it.trace_id) == 32
