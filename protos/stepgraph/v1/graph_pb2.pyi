@@ -284,7 +284,9 @@ Global___StateGraph: _TypeAlias = StateGraph  # noqa: Y015
 
 @_typing.final
 class GraphTool(_message.Message):
-    """A tool that the graph itself answers: by a node that `answers` it, or by a graph that performs it."""
+    """A tool that the graph itself answers: by a node that `answers` it, or by a graph that performs it. Models are offered it beside the tools of
+    executors; of one name, the graph's is meant.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -296,7 +298,9 @@ class GraphTool(_message.Message):
 
     @_builtins.property
     def graph(self) -> Global___GraphRef:
-        """The graph that performs it as a child run. Absent: a node answers."""
+        """The graph that performs it as a child run, where a RunRequestedTools meets a call of it: the args are the child's input `value`, its output is
+        the result, its failure an error that the model reads. A concurrency cap does not hold child runs back. Absent: a node answers.
+        """
 
     def __init__(
         self,
@@ -407,7 +411,11 @@ class GraphNode(_message.Message):
     output_variable: _builtins.str
     """The variable that gets the node's result, through its reducer. Empty means none."""
     answers: _builtins.str
-    """A tool of the graph that this node answers: the call's args are its input, its result is written under that call. Empty means none."""
+    """A tool of the graph that this node answers. Empty means none. Entered with a decision that asks for it, it answers the first such call
+    that has no result: `input` in its templates and expressions is the call's args (and the input of a Step), its result is written
+    under that call, also with append NONE, and the decision is handed on only while other calls wait. Args that break the schema are told to the model, and
+    the node does nothing. Edges lead to it as to any node; RunRequestedTools leaves its calls alone.
+    """
     append: Global___AppendMode.ValueType
     """Whether its prompt, reply and output go into the conversation."""
     @_builtins.property

@@ -158,6 +158,7 @@ class CompiledNode:
         join_all: It waits until every branch that can still reach it has arrived.
         interrupt: A person is asked before its action runs.
         asks: That, or its action is to ask.
+        answers: The tool of the graph that it answers; "" if it answers none.
         edges: The edges that leave it, without handoffs, in the order of the definition.
         custom_edges: Those of `edges` whose condition an executor decides.
         handoffs: The handoff edges that leave it, by target.
@@ -185,6 +186,7 @@ class CompiledNode:
     join_all: bool
     interrupt: bool
     asks: bool
+    answers: str
     edges: tuple[CompiledEdge, ...]
     custom_edges: tuple[CompiledEdge, ...]
     handoffs: Mapping[str, CompiledEdge]
@@ -228,6 +230,8 @@ class CompiledGraph:
         time_limit: How long a run may take; None is no limit.
         offers_delegate: A model that sees tools may delegate: some node performs the carried delegation.
         approval_filter: Tools that a person must approve; None if the graph says nothing of that.
+        tools: Tools that it answers itself, by name.
+        answered: Those of them that a node answers.
         switch_paradigms: The paradigms that a model that sees tools may switch to; empty if no node carries that out.
         default_model: The model of LlmInfer nodes that name none; a template.
         references: The graphs that it names, those of the graphs inside it included.
@@ -247,6 +251,8 @@ class CompiledGraph:
     time_limit: Span | None
     offers_delegate: bool
     approval_filter: llm_pb2.ToolFilter | None
+    tools: Mapping[str, graph_pb2.GraphTool]
+    answered: frozenset[str]
     switch_paradigms: tuple[str, ...]
     default_model: str
     references: tuple[Reference, ...]
@@ -303,6 +309,8 @@ def _build(
         time_limit=(
             from_duration(definition.time_limit) if definition.HasField("time_limit") else None
         ),
+        tools={tool.definition.name: tool for tool in definition.tools},
+        answered=frozenset(node.answers for node in definition.nodes if node.answers),
         approval_filter=(
             definition.approval_filter if definition.HasField("approval_filter") else None
         ),
@@ -472,6 +480,7 @@ def _compile_node(
         join_all=node.join == graph_pb2.NODE_JOIN_ALL,
         interrupt=node.interrupt,
         asks=node.interrupt or kind == "human_approval",
+        answers=node.answers,
         edges=place.edges,
         custom_edges=custom,
         handoffs=place.handoffs,

@@ -83,7 +83,10 @@ def terminates(state: RunState) -> bool:
 
 
 def _take_overlay(state: RunState, activation: Activation) -> None:
-    for name, value in activation.delta.overlay.items():
+    overlay = activation.delta.overlay
+    # What it sees besides, the input of a node that answers a call, it has not written.
+    for name in dict.fromkeys(name for name, _ in activation.delta.writes):
+        value = overlay[name]
         if value is None:
             state.variables.pop(name, None)
         else:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stepgraph_server.core import (
+    answering,
     approvals,
     lifecycle,
     merge,
@@ -48,7 +49,8 @@ def apply_node_completed(state: RunState, event: event_pb2.RunEvent) -> None:
         return
     settled, activation.settled = activation.settled, None
     if settled is None:
-        done = with_answer(activation, _replayed_done(state, activation, fact))
+        replayed = _replayed_done(state, activation, fact)
+        done = with_answer(activation, answering.under_call(state, activation, replayed))
         activation.carried, activation.delta = settle(state, activation, done)
         edges = _recorded_edges(fact.edges)
     else:
@@ -78,6 +80,9 @@ def _recorded_edges(edges: Iterable[event_pb2.EdgeOutcome]) -> tuple[EdgeResult,
 
 
 def _replayed_done(state: RunState, activation: Activation, fact: event_pb2.NodeCompleted) -> Done:
+    refusal = answering.refusal(state, activation)
+    if refusal is not None:
+        return refusal
     if approvals.said_no(activation.answer):
         return unanswered_calls.refused(state, activation)
     if activation.program is not None:
@@ -107,7 +112,8 @@ def apply_node_failed(state: RunState, event: event_pb2.RunEvent) -> None:
     activation.failure = fact.failure
     base: Carried = activation.carried if activation.acted else activation.entered_with
     changes: dict[str, object] = {"last_error": fact.failure}
-    if activation.node.action_kind == "llm_infer" and not activation.acted:
+    is_asking = activation.node.action_kind == "llm_infer" and activation.call is None
+    if is_asking and not activation.acted:
         # It cleared the decision before it asked its model.
         changes |= {"decision": None, "tools_digest": ""}
     if base.handed is not None:

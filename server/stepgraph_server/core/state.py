@@ -141,8 +141,8 @@ class Activation:
     #: The calls that the turn's tasks perform, by position; "" where none.
     call_ids: list[str] = field(default_factory=list)
     outstanding: int = 0
-    #: How many of these wait for a person's approval.
-    asking: int = 0
+    #: How many of these take no place under a concurrency cap: they wait for a person, or a child run performs them.
+    placeless: int = 0
     #: Tasks of that turn that a concurrency cap holds back, in order.
     held: deque[Task] = field(default_factory=deque)
     #: The id of its question, if it asked one.
@@ -164,15 +164,17 @@ class Activation:
     parent: Activation | None = None
     #: Its place among what was spawned with it.
     place: int = 0
-    #: The input of spawned work.
+    #: The call that the node answers; None if it answers none.
+    call: conversation_pb2.ToolCallBlock | None = None
+    #: The input of spawned work, and of a node that answers a call.
     given: value_pb2.Value | None = None
     #: Transient: what its action gave, so that evolve need not ask the action again.
     settled: Settled | None = None
 
     @property
     def is_full(self) -> bool:
-        """Whether one more task has to wait until others have ended. Who waits for a person takes no place."""
-        return 0 < self.node.max_concurrency <= self.outstanding - self.asking
+        """Whether one more task has to wait until others have ended."""
+        return 0 < self.node.max_concurrency <= self.outstanding - self.placeless
 
 
 class TaskStatus(enum.Enum):

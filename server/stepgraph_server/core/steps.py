@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from stepgraph.v1 import event_pb2, state_pb2, value_pb2
 from stepgraph_server.core import (
+    answering,
     approvals,
     interrupts,
     lifecycle,
@@ -113,6 +114,8 @@ def advance(turn: Turn, activation: Activation) -> None:
         return
     if activation.phase is Phase.RUNNING:
         turn.work.begin_node(len(node.edges))
+        if activation.call is not None and _refuses_call(turn, activation):
+            return
         if node.asks and not activation.question_id:
             _ask(turn, activation)
         else:
@@ -120,6 +123,15 @@ def advance(turn: Turn, activation: Activation) -> None:
     elif activation.phase is Phase.ROUTING:
         turn.work.begin_node(len(node.edges))
         _finish_routing(turn, activation)
+
+
+def _refuses_call(turn: Turn, activation: Activation) -> bool:
+    """Whether the call that a node answers makes no sense; the model is told, and the node has ended."""
+    done = answering.refusal(turn.state, activation)
+    if done is None:
+        return False
+    complete_node(turn, activation, done)
+    return True
 
 
 def _act(turn: Turn, activation: Activation) -> None:
@@ -223,7 +235,9 @@ def complete_node(turn: Turn, activation: Activation, done: Done) -> None:
         _complete_spawned(turn, activation, done)
         return
     state = turn.state
-    full = done if activation.answer is None else with_answer(activation, done)
+    full = done if activation.call is None else answering.under_call(state, activation, done)
+    if activation.answer is not None:
+        full = with_answer(activation, full)
     try:
         carried, delta = settle(state, activation, full)
     except ReducerError as error:

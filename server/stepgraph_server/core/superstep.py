@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepgraph.v1 import event_pb2, state_pb2
-from stepgraph_server.core import lifecycle, merge, steps
+from stepgraph_server.core import answering, lifecycle, merge, steps
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.joins import GotoConflict, plan_next
 from stepgraph_server.core.state import NOTHING_WRITTEN, Activation, Phase, carry
@@ -135,6 +135,8 @@ def apply_superstep_started(state: RunState, event: event_pb2.RunEvent) -> None:
     state.activations = {}
     for node, carried in plan.frontier:
         activation = _enter(node, carried, number)
+        if node.answers:
+            answering.begin(state, activation)
         state.activations[activation.id] = activation
         state.entered |= node.bit
 

@@ -100,7 +100,7 @@ def apply_task_scheduled(state: RunState, event: event_pb2.RunEvent) -> None:
         activation.call_ids[task.index] = task.call_id
         if fact.tools_digest:
             activation.tools_digest = fact.tools_digest
-        if activation.is_full:
+        if activation.is_full and task.status is not TaskStatus.CHILD:
             task.held = True
             activation.held.append(task)
     activation.outstanding += 1
@@ -133,6 +133,7 @@ def _count_kind(state: RunState, task: Task, tasks: int) -> None:
         state.sleeping += tasks
     elif task.status is TaskStatus.CHILD:
         state.children += tasks
+        task.activation.placeless += tasks
         if task.child_waits:
             state.waiting_children += tasks
 
@@ -309,7 +310,7 @@ def _leave_counts(state: RunState, task: Task) -> None:
 def _end(state: RunState, task: Task, result: Result) -> None:
     del state.tasks[task.id]
     activation = task.activation
-    had_place = task.status is not TaskStatus.ASKING
+    had_place = task.status not in (TaskStatus.ASKING, TaskStatus.CHILD)
     _leave_counts(state, task)
     activation.outstanding -= 1
     if activation.parent is not None:

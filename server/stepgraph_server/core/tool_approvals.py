@@ -198,7 +198,7 @@ def apply_opened(state: RunState, question: interrupt_pb2.Interrupt) -> Task | N
     task.status = TaskStatus.ASKING
     task.approved, task.args, task.prepared, task.waits = "", None, None, False
     state.asking += 1
-    activation.asking += 1
+    activation.placeless += 1
     return following
 
 
@@ -234,7 +234,7 @@ def leave(state: RunState, task: Task) -> None:
     """The task does not wait for a person any more."""
     if task.status is TaskStatus.ASKING:
         state.asking -= 1
-        task.activation.asking -= 1
+        task.activation.placeless -= 1
 
 
 __all__ = [

@@ -27,6 +27,8 @@ def refused(state: RunState, activation: Activation) -> Done:
     """Return how a node ends whose question was answered with a no: its action does not run."""
     assert activation.answer is not None
     call_id = state.questions[activation.question_id].interrupt.tool.call_id
+    if activation.call is not None:
+        call_id = activation.call.id
     if not call_id or activation.parent is not None:
         return Done()
     note = CallNote(call_id, approvals.refusal_text(activation.answer), denied=True)
@@ -45,6 +47,8 @@ def after_stop(activation: Activation, reason: str) -> tuple[CallNote, ...]:
 
 
 def _notes(activation: Activation, reason: str) -> Iterator[CallNote]:
+    if activation.call is not None:
+        yield CallNote(activation.call.id, reason, denied=False)
     for call_id, result in zip(activation.call_ids, activation.results, strict=True):
         if call_id:
             yield CallNote(call_id, _text(result, reason), denied=False)

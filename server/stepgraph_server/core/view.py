@@ -283,7 +283,8 @@ def settle(state: RunState, activation: Activation, done: Done) -> tuple[Carried
     delta = activation.delta
     if done.notes:
         delta = replace(delta, notes=done.notes)
-    if done.messages and not node.append_none:
+    # The result of a call is no output like others: without it the call would read as not run.
+    if done.messages and (activation.call is not None or not node.append_none):
         messages = [*delta.messages, *done.messages]
         delta = Delta(delta.writes, delta.overlay, messages, delta.terminate, delta.notes)
     if writes:

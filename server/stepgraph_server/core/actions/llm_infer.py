@@ -228,8 +228,10 @@ def _tool_filter(poll: Poll, action: graph_pb2.NodeAction.LlmInfer) -> llm_pb2.T
 def _tool_set(
     state: RunState, wanted: llm_pb2.ToolFilter | None, offers: tuple[ToolOffer, ...]
 ) -> ToolSet:
-    found = [*offers]
     graph = state.graph
+    # Where an executor has a tool of the same name, the graph's own is meant.
+    found = [each for each in offers if each.definition.name not in graph.tools]
+    found += [ToolOffer(definition=tool.definition, digest="") for tool in graph.tools.values()]
     if graph.offers_delegate:
         found.append(ToolOffer(definition=delegate_definition(), digest=""))
     if graph.switch_paradigms:

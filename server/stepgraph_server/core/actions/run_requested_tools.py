@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepgraph.v1 import failure_pb2, graph_pb2, transition_pb2, value_pb2
+from stepgraph.v1 import failure_pb2, graph_pb2, run_pb2, transition_pb2, value_pb2
 from stepgraph_server.core.actions.calls import (
     open_calls,
     provider_id_of,
@@ -18,10 +18,12 @@ from stepgraph_server.core.actions.messages import (
     refused_call,
     tool_message,
 )
-from stepgraph_server.core.actions.step import Answered, Await, Done, Effect
+from stepgraph_server.core.actions.step import Answered, Await, Child, Done, Effect
 from stepgraph_server.core.decisions import filter_passes, judge_call
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stepgraph.v1 import conversation_pb2
     from stepgraph_server.core.actions.step import Poll, Result, Step
     from stepgraph_server.core.decisions import OfferedTool
@@ -36,29 +38,43 @@ def poll(poll: Poll) -> Step:
     calls = open_calls(poll)
     if action.HasField("filter"):
         calls = [call for call in calls if filter_passes(action.filter, call.name)]
+    # Those that a node of the graph answers are left to it.
+    answered = poll.state.graph.answered
+    calls = [call for call in calls if call.name not in answered]
     if not calls:
         return Done(decision=settled_decision(poll, performed=[]), decides=True)
     tools = poll.state.tool_sets.get(poll.view.carried.tools_digest)
     offered = tools.offered if tools is not None else {}
     most = action.max_calls or len(calls)
-    effects = [_effect(call, offered) for call in calls[:most]]
+    effects = [_effect(call, offered, poll.state.graph.tools) for call in calls[:most]]
     effects += [_beyond(call, most) for call in calls[most:]]
     return Await(tuple(effects), action.max_concurrency)
 
 
 def _effect(
-    call: conversation_pb2.ToolCallBlock, offered: dict[str, OfferedTool]
-) -> Effect | Answered:
+    call: conversation_pb2.ToolCallBlock,
+    offered: dict[str, OfferedTool],
+    tools: Mapping[str, graph_pb2.GraphTool],
+) -> Effect | Child | Answered:
     # Judged against the tools that the model was offered, not against those of now: the model can't know these.
     problem = judge_call(call, offered)
     if problem is not None:
         return Answered(label=f"tool {call.name}", call_id=call.id, result=refused_call(problem))
+    performer = tools.get(call.name)
+    if performer is not None:
+        return _child(performer, call)
     return Effect(
         key=("tool", call.name, offered[call.name].digest),
         label=f"tool {call.name}",
         prepared=tool_input(call.name, call.args, call.id),
         call_id=call.id,
     )
+
+
+def _child(tool: graph_pb2.GraphTool, call: conversation_pb2.ToolCallBlock) -> Child:
+    """Return the run of the graph that performs a tool: the arguments are its input, its output is the result."""
+    given = run_pb2.RunInput(value=value_pb2.Value(json=call.args or "{}"))
+    return Child(label=f"tool {call.name}", graph=tool.graph, input=given, call_id=call.id)
 
 
 def _beyond(call: conversation_pb2.ToolCallBlock, most: int) -> Answered:
@@ -96,4 +112,6 @@ def _tool_result(result: Result) -> transition_pb2.ToolResult:
     if isinstance(result, failure_pb2.Failure):
         output = value_pb2.Value(text=failure_text(result))
         return transition_pb2.ToolResult(output=output, is_error=True)
+    if result.HasField("graph"):
+        return transition_pb2.ToolResult(output=result.graph.output)
     return result.tool

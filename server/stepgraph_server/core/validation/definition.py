@@ -97,12 +97,16 @@ def _check_graph(report: Report, found: Outline) -> None:
 
 def _inner_graphs(found: Outline) -> list[Outline]:
     """Return the graphs that stand inside this one. That they end, the depth of messages sees to."""
-    return [
-        outline(
-            node.action.subgraph.graph.definition,
-            found.defaults,
-            f"{found.node_path(number)}.action.subgraph.graph.definition.",
-        )
+    inside = [
+        (f"{found.node_path(number)}.action.subgraph.graph", node.action.subgraph.graph)
         for number, node in enumerate(found.definition.nodes)
-        if node.action.subgraph.graph.HasField("definition")
+    ]
+    inside += [
+        (f"{found.path}tools[{number}].graph", tool.graph)
+        for number, tool in enumerate(found.definition.tools)
+    ]
+    return [
+        outline(graph.definition, found.defaults, f"{path}.definition.")
+        for path, graph in inside
+        if graph.HasField("definition")
     ]

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from stepgraph.v1 import graph_pb2
 from stepgraph_server.core.policies import resolve_retry
-from stepgraph_server.core.validation.actions import check_action, check_model, check_reference
+from stepgraph_server.core.validation.actions import check_action, check_model
 from stepgraph_server.core.validation.codes import ProblemCode, WarningCode
 from stepgraph_server.core.validation.conditions import check_condition
+from stepgraph_server.core.validation.graph_tools import check_answers, check_graph_tool
 from stepgraph_server.core.validation.numbers import check_positive, check_retry
 from stepgraph_server.core.validation.people import check_question
 from stepgraph_server.core.validation.report import at_key, shown
@@ -117,14 +118,12 @@ def _check_tools(report: Report, outline: Outline) -> None:
         )
         check_schema(report, f"{where}.input_schema", tool.definition.input_schema)
         check_schema(report, f"{where}.output_schema", tool.definition.output_schema)
-        if tool.HasField("graph"):
-            check_reference(report, f"{path}.graph", tool.graph)
+        check_graph_tool(report, path, tool, outline)
 
 
 def check_nodes(report: Report, outline: Outline) -> None:
     """Check every node."""
     retry = resolve_retry(outline.defaults.retry, outline.definition.retry)
-    tools = {tool.definition.name for tool in outline.definition.tools}
     for number, node in enumerate(outline.definition.nodes):
         path = outline.node_path(number)
         if check_id(report, f"{path}.id", node.id, "a node") and outline.index[node.id] != number:
@@ -150,10 +149,8 @@ def check_nodes(report: Report, outline: Outline) -> None:
             check_written_variable(report, f"{path}.output_variable", node.output_variable)
         if node.HasField("interrupt_options"):
             check_question(report, path, node)
-        if node.answers and node.answers not in tools:
-            message = f"the graph has no tool {shown(node.answers)}"
-            hint = report.closest(node.answers, tools) or "List it under tools."
-            report.problem(ProblemCode.UNKNOWN_TOOL, f"{path}.answers", message, hint)
+        if node.answers:
+            check_answers(report, number, outline)
 
 
 def _check_conditions(report: Report, outline: Outline) -> None:

@@ -1,53 +1,31 @@
 """What the schema has and this server does not do yet.
 
-Rules: this table is the only place. To offer something, remove its line; that its fields are right is checked already.
+Rules: this file is the only place. That the fields are right is checked already. What is refused here would otherwise not be heeded.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from google.protobuf.message import Message
-
+from stepgraph_server.core.decisions import filter_passes
 from stepgraph_server.core.validation.codes import ProblemCode
 
 if TYPE_CHECKING:
     from stepgraph_server.core.validation.outline import Outline
     from stepgraph_server.core.validation.report import Report
 
-#: Fields of StateGraph.
-GRAPH_FIELDS: Final = ("tools",)
-#: Fields of GraphNode, with dots into what they hold.
-NODE_FIELDS: Final = ("answers",)
-
 
 def check_support(report: Report, outline: Outline) -> None:
-    """Report every field that is set and that this server would not heed."""
+    """Report what this server would not heed: nobody is asked before a child run performs a tool."""
     definition = outline.definition
-    for field in GRAPH_FIELDS:
-        if _is_set(definition, field):
-            _refuse(report, outline.path + field)
-    for number, node in enumerate(definition.nodes):
-        for field in NODE_FIELDS:
-            if _is_set(node, field):
-                _refuse(report, f"{outline.node_path(number)}.{field}")
-
-
-def _is_set(message: Message, path: str) -> bool:
-    first, _, rest = path.partition(".")
-    field = message.DESCRIPTOR.fields_by_name[first]
-    if field.has_presence and not message.HasField(first):
-        return False
-    value: object = getattr(message, first)
-    if rest and isinstance(value, Message):
-        return _is_set(value, rest)
-    return field.has_presence or bool(value)
-
-
-def _refuse(report: Report, path: str) -> None:
-    report.problem(
-        ProblemCode.NOT_YET_SUPPORTED,
-        path,
-        "this server does not do this yet",
-        "Use a newer server, or leave it out.",
-    )
+    if not definition.HasField("approval_filter"):
+        return
+    for number, tool in enumerate(definition.tools):
+        name = tool.definition.name
+        if tool.HasField("graph") and filter_passes(definition.approval_filter, name):
+            report.problem(
+                ProblemCode.NOT_YET_SUPPORTED,
+                f"{outline.path}tools[{number}].graph",
+                f"the approval_filter wants approval of {name}, and this server does not ask before a child run",
+                "Deny it in the approval_filter and ask inside of its graph, or let an interrupt node answer it.",
+            )
