@@ -287,7 +287,25 @@ async def looping(house: House, client: Client) -> tuple[RunHandle, Graph]:
     return run, graph
 
 
+async def nested(house: House, client: Client) -> tuple[RunHandle, Graph]:
+    """A graph in a graph: the inner one asks a person, and its output comes back."""
+    del house
+    inner = Graph("inner")
+    inner.approval("ask", "Go on with {{topic}}?")
+    inner.assign("keep", {"kept": "vars.topic"})
+    inner.edge("ask", "keep")
+    graph = Graph("nested")
+    given, wanted = {"topic": "{{subject}}"}, {"result": "kept", "extra": "missing?"}
+    graph.subgraph("sub", inner, input=given, output_variables=wanted)
+    run = await client.start_run(graph, variables={"subject": "bees"})
+    await happened(client, run.run_id, "child_status_changed")
+    async for question in client.interrupts(run.run_id, include_descendants=True):
+        await client.answer(question.interrupt_id, proceed())
+    await run.wait()
+    return run, graph
+
+
 STORIES: Mapping[str, Story] = {
     story.__name__: story
-    for story in (react, parallel, failing, asked, refused, waiting, moved, looping)
+    for story in (react, parallel, failing, asked, refused, waiting, moved, looping, nested)
 }

@@ -16,8 +16,6 @@ IDS = [f"{path.parent.name}/{path.name.split('.')[0]}" for path in GOLDEN]
 # Kinds of which the server writes no event yet, or only after 200,000 others.
 UNWRITTEN = {
     "signal_received",
-    "child_started",
-    "child_status_changed",
     "graphs_resolved",
     "limit_neared",
     "run_paused",
