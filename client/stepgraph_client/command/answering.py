@@ -180,6 +180,9 @@ def _asked(question: Interrupt, settings: Settings, out: Output) -> InterruptAns
         case "with":
             name, value = variable(click.prompt("NAME=TEXT or NAME:=JSON"))
             return answers.proceed_with({name: value})
+        case "args":
+            given = json_value(click.prompt("arguments, as JSON"))
+            return answers.proceed_with(tool_args=given.json)
         case "revise":
             return answers.revise(click.prompt("what should change"))
         case "choose":
@@ -198,6 +201,8 @@ def _words(question: Interrupt) -> list[str]:
             return ["reply"]
         case _ if question.options:
             return ["choose", "revise", "abort"]
+        case _ if question.task_id:
+            return ["proceed", "args", "revise", "abort"]
         case _:
             return ["with" if question.answer_schema else "proceed", "revise", "abort"]
 
@@ -210,6 +215,8 @@ def _refuse_what_does_not_fit(question: Interrupt, answer: InterruptAnswer) -> N
     if question.status != InterruptStatus.INTERRUPT_STATUS_OPEN:
         return  # The server knows who was first, and whether this is the same answer.
     kind = answer.WhichOneof("kind")
+    if question.HasField("tool"):
+        _refuse_what_the_tool_does_not_take(question, answer)
     if kind == "choose":
         ids = [each.id for each in question.options]
         if answer.choose.option_id not in ids:
@@ -225,9 +232,18 @@ def _refuse_what_does_not_fit(question: Interrupt, answer: InterruptAnswer) -> N
     if kind == "proceed_with" and question.answer_schema:
         variables = answer.proceed_with.variables
         given = {name: _python(value) for name, value in variables.items()}
-        _check_schema(question, given)
+        _check_schema(question, question.answer_schema, given)
     if kind == "reply" and question.answer_schema:
-        _check_schema(question, _python(answer.reply.value))
+        _check_schema(question, question.answer_schema, _python(answer.reply.value))
+
+
+def _refuse_what_the_tool_does_not_take(question: Interrupt, answer: InterruptAnswer) -> None:
+    name, changed = question.tool.tool_name, answer.proceed_with
+    if question.task_id and (changed.variables or changed.message):
+        message = f"{question.interrupt_id} is about one call of {name}: --args changes it, and nothing else can be given"
+        raise click.UsageError(message)
+    if changed.HasField("tool_args") and question.tool.input_schema:
+        _check_schema(question, question.tool.input_schema, json.loads(changed.tool_args))
 
 
 def _python(value: Value) -> object:
@@ -237,9 +253,9 @@ def _python(value: Value) -> object:
     return value.text
 
 
-def _check_schema(question: Interrupt, given: object) -> None:
+def _check_schema(question: Interrupt, schema: str, given: object) -> None:
     try:
-        validator = Draft202012Validator(json.loads(question.answer_schema))
+        validator = Draft202012Validator(json.loads(schema))
         validator.validate(given)
     except (ValueError, SchemaError):
         # Not ours to judge: the server took the schema, and judges the answer.
@@ -248,6 +264,6 @@ def _check_schema(question: Interrupt, given: object) -> None:
         where = ".".join(str(each) for each in error.absolute_path)
         message = (
             f"this does not fit what {question.interrupt_id} asks for: "
-            f"{f'{where}: ' if where else ''}{error.message}. Its schema: {question.answer_schema}"
+            f"{f'{where}: ' if where else ''}{error.message}. Its schema: {schema}"
         )
         raise click.UsageError(message) from error

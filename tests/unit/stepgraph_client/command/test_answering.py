@@ -114,6 +114,44 @@ def test_what_fits_is_sent(run, question, words) -> None:
     assert run("answer", "q", *words).code == 0
 
 
+@pytest.fixture
+def call(question):
+    question.task_id = "1/act/t0/e0"
+    question.tool.tool_name = "pay"
+    question.tool.input_schema = '{"type": "object", "properties": {"sum": {"type": "integer"}}}'
+    return question
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--args", '{"sum": "x"}'), "sum: 'x' is not of type 'integer'"),
+        (("--args", "[1]"), "is not of type 'object'"),
+        (("--with", "a=b"), "about one call of pay: --args changes it"),
+        (("--message", "hurry"), "nothing else can be given"),
+        (("--choose", "yes"), "it has no options"),
+    ],
+    ids=" ".join,
+)
+def test_what_a_call_does_not_take_is_refused_before_it_is_sent(
+    run, server, call, words, said
+) -> None:
+    ended = run("answer", "q", *words)
+    assert ended.code == 2
+    assert said in ended.err
+    assert not server.requests["AnswerInterrupt"]
+
+
+def test_the_arguments_of_a_call_can_be_changed(run, server, call) -> None:
+    assert run("answer", "q", "--args", '{"sum": 3}').code == 0
+    assert server.requests["AnswerInterrupt"][0].answer.proceed_with.tool_args == '{"sum": 3}'
+
+
+def test_a_person_at_a_terminal_can_change_a_call(run, server, call, at_terminal) -> None:
+    assert run("answer", "q", typed=b'args\n{"sum": 3}\n').code == 0
+    assert server.requests["AnswerInterrupt"][0].answer.proceed_with.tool_args == '{"sum": 3}'
+
+
 def test_a_schema_that_can_not_be_read_is_left_to_the_server(run, question) -> None:
     question.answer_schema = "{"
     assert run("answer", "q", "--with", "n:=3").code == 0
