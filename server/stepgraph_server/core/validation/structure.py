@@ -151,6 +151,20 @@ def check_nodes(report: Report, outline: Outline) -> None:
             check_question(report, path, node)
         if node.answers:
             check_answers(report, number, outline)
+        if node.action.HasField("subgraph"):
+            _check_ignored(report, path, node)
+
+
+def _check_ignored(report: Report, path: str, node: graph_pb2.GraphNode) -> None:
+    """Warn of what says nothing about a child run, whose nodes have tries and limits of their own."""
+    for name, is_set in (("retry", node.HasField("retry")), ("limits", node.HasField("limits"))):
+        if is_set:
+            report.warning(
+                WarningCode.FIELD_IGNORED,
+                f"{path}.{name}",
+                "a child run is not tried again, and waits for no executor",
+                "Set it at the nodes of its graph; how long the child may take is time_limit of the action.",
+            )
 
 
 def _check_conditions(report: Report, outline: Outline) -> None:

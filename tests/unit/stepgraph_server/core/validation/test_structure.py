@@ -146,3 +146,13 @@ def test_a_tool_of_the_graph_is_checked() -> None:
 def test_a_condition_of_an_edge_is_checked_at_its_place() -> None:
     definition = graph("a b", ["a > b", condition("b > a", "expression", cel="?")])
     assert problems(definition) == {("EXPRESSION_INVALID", "edges[1].condition.expression.cel")}
+
+
+def test_tries_and_limits_of_a_child_run_are_those_of_its_nodes() -> None:
+    node = {"action": {"subgraph": {"graph": {"reference": "g"}}}}
+    assert warnings(graph({"a": node})) == set()
+    ignored = {**node, "retry": {"max_tries": 2}, "limits": {"run": "5s"}}
+    assert warnings(graph({"a": ignored})) == {
+        ("FIELD_IGNORED", "nodes[0].retry"),
+        ("FIELD_IGNORED", "nodes[0].limits"),
+    }
