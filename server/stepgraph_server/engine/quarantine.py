@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from stepgraph_server.core.errors import Quarantined
 from stepgraph_server.core.inputs import Outcomes
@@ -19,22 +19,38 @@ from stepgraph_server.storage.errors import JournalUnavailable
 from stepgraph_server.telemetry import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable
 
+    from stepgraph.v1 import executor_service_pb2
     from stepgraph_server.core.errors import StepgraphError
     from stepgraph_server.engine.live import Delivery, LiveRun
-    from stepgraph_server.engine.runner import Acts
     from stepgraph_server.storage.records import RunKey
     from stepgraph_server.storage.runs import Runs
 
 _log = logging.getLogger(__name__)
 
 
+class Executors(Protocol):
+    """Who works for the run."""
+
+    def acknowledge(
+        self,
+        delivery: Delivery,
+        acks: Iterable[tuple[str, int, executor_service_pb2.AckVerdict.ValueType]],
+    ) -> None:
+        """Tell an executor what became of its results."""
+        ...
+
+    def abandon(self, key: RunKey) -> None:
+        """Give up everything that was handed out of a run."""
+        ...
+
+
 class Quarantine:
     """Where runs go that can't go on."""
 
     def __init__(
-        self, runs: Runs, acts: Acts, spawn: Callable[[Coroutine[None, None, None]], None]
+        self, runs: Runs, acts: Executors, spawn: Callable[[Coroutine[None, None, None]], None]
     ) -> None:
         self._runs = runs
         self._acts = acts
