@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # A run of at most 12 supersteps of at most 7 nodes can't take more steps than this.
 MAX_STEPS = 600
+#: Tools that need approval in half of the runs.
+SENSITIVE = frozenset({"t"})
 
 
 class Player:
@@ -50,6 +52,8 @@ class Player:
     ) -> None:
         world = PlayedWorld(limits=limits or RunLimits())
         world.join(PlayedExecutor(id="e1", instance="i1", room=room))
+        if seed % 2:
+            world.approvals = SENSITIVE
         self.run = PlayedRun(graph, world)
         self._seed = seed
         self._order = random.Random(order)
@@ -141,6 +145,8 @@ class Player:
 
     def _answer_to(self, question: Question) -> interrupt_pb2.InterruptAnswer:
         answer = interrupt_pb2.InterruptAnswer()
+        if question.interrupt.task_id:
+            return self._approval(question.interrupt, answer)
         # By its turn too: one activation may ask many times.
         dice = self._dice(
             f"{question.interrupt.activation_id}@{question.interrupt.reason.human.prompt}"
@@ -154,6 +160,18 @@ class Player:
             answer.abort.reason = "no"
         else:
             answer.proceed.SetInParent()
+        return answer
+
+    def _approval(
+        self, asked: interrupt_pb2.Interrupt, answer: interrupt_pb2.InterruptAnswer
+    ) -> interrupt_pb2.InterruptAnswer:
+        match self._dice(asked.task_id).randrange(4):
+            case 0:
+                answer.revise.feedback = "not so"
+            case 1:
+                answer.proceed_with.tool_args = '{"other": true}'
+            case _:
+                answer.proceed.SetInParent()
         return answer
 
 
