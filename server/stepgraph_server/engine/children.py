@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stepgraph.v1 import failure_pb2, run_pb2
 from stepgraph_server.core.children import ChildPlan, plan_of, run_started, seen_of
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 #: Trees of runs whose size is remembered.
 MAX_TREES: Final = 1_024
+#: Child runs of which is remembered what their parents were told when they were read.
+MAX_TOLD: Final = 16_384
 #: Delays before a store that could not be read or written is asked again; each is twice the one before.
 _FIRST_DELAY_S: Final = 0.05
 _MAX_DELAY_S: Final = 5.0
@@ -68,6 +71,27 @@ class _Wanted:
     plan: ChildPlan
     traceparent: str
     tracestate: str
+
+
+class _Expected(NamedTuple):
+    """A child run as its parent knew it when it was read, with what the parent wishes of it."""
+
+    key: RunKey
+    #: Where the parent's journal ended.
+    sequence: int
+    is_started: bool
+    waits: bool
+    is_to_stop: bool
+    is_to_pause: bool
+
+    def is_so(self, status: int) -> bool:
+        """Whether neither has anything to learn of the other."""
+        return (
+            self.is_started
+            and not self.is_to_stop
+            and self.waits == (status == run_pb2.RUN_STATUS_SUSPENDED)
+            and self.is_to_pause == (status == run_pb2.RUN_STATUS_PAUSED)
+        )
 
 
 class Children:
@@ -93,6 +117,8 @@ class Children:
         self._coming: set[RunKey] = set()
         #: How many runs a tree has, by its root.
         self._sizes: OrderedDict[RunKey, int] = OrderedDict()
+        #: By child run: where its journal and its parent's ended when the parent was last told of it for having been read.
+        self._told: OrderedDict[RunKey, tuple[int, int]] = OrderedDict()
 
     # What runs ask for
 
@@ -116,7 +142,14 @@ class Children:
             self._say(RunKey(key.namespace, state.parent.run_id), seen_of(state))
         # Named now: a run that waits for people is let go before it is heard of them.
         expected = {
-            task.id: RunKey(key.namespace, child_run_id(state, task))
+            task.id: _Expected(
+                key=RunKey(key.namespace, child_run_id(state, task)),
+                sequence=state.sequence,
+                is_started=task.child_started,
+                waits=task.child_waits,
+                is_to_stop=state.stopping is not None,
+                is_to_pause=state.paused,
+            )
             for task in state.tasks.values()
             if task.status is TaskStatus.CHILD
         }
@@ -153,13 +186,30 @@ class Children:
     async def _create(self, wanted: _Wanted) -> None:
         """Create a child run, however long the store can't be written; or tell its parent why there will be none."""
         try:
-            await self._persist(lambda: self._try(wanted))
-        except RunExists:
-            await self._persist(lambda: self._look(wanted.parent, wanted.task_id, wanted.key))
+            await self._persist(lambda: self._make(wanted))
         except StepgraphError as error:
             self._refuse(wanted.parent, wanted.task_id, _why_not(error, wanted.task_id))
         finally:
             self._coming.discard(wanted.key)
+
+    async def _make(self, wanted: _Wanted) -> None:
+        while True:
+            try:
+                await self._try(wanted)
+            except RunExists:
+                if not await self._is_there(wanted.key):
+                    # It was looked for before it was there, to be told something, and so its id was in use.
+                    continue
+                await self._look(wanted.parent, wanted.task_id, wanted.key)
+            return
+
+    async def _is_there(self, key: RunKey) -> bool:
+        """Whether there is a run, once whatever is under way with its id has been reported."""
+        try:
+            await self._runner.settled(key)
+        except (Refused, Quarantined) as error:
+            return isinstance(error, Quarantined)
+        return True
 
     async def _persist(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
         tries = 0
@@ -284,18 +334,15 @@ class Children:
 
     # Looking
 
-    async def _look_for(self, parent: RunKey, expected: Mapping[str, RunKey]) -> None:
+    async def _look_for(self, parent: RunKey, expected: Mapping[str, _Expected]) -> None:
         """Find out about the child runs of a run that was read from its journal."""
-        for task_id, key in expected.items():
-            if key not in self._coming:
-                await self._persist(self._looking(parent, task_id, key))
+        for task_id, each in expected.items():
+            if each.key not in self._coming:
+                await self._persist(partial(self._look, parent, task_id, each.key, each))
 
-    def _looking(
-        self, parent: RunKey, task_id: str, key: RunKey
-    ) -> Callable[[], Coroutine[None, None, None]]:
-        return lambda: self._look(parent, task_id, key)
-
-    async def _look(self, parent: RunKey, task_id: str, key: RunKey) -> None:
+    async def _look(
+        self, parent: RunKey, task_id: str, key: RunKey, expected: _Expected | None = None
+    ) -> None:
         """Tell a parent of its child run what the row says, or have it created if there is no row."""
         record = await self._store.runs.get(key)
         if record is None:
@@ -306,9 +353,26 @@ class Children:
             self._refuse(parent, task_id, _unreadable(key.run_id))
         elif record.is_final:
             await self._tell_end(parent, task_id, key, record)
-        elif self._runner.live(key) is None:
+        elif self._runner.live(key) is None and self._is_news(key, record, expected):
             # One in memory has told, and may be further than its row was when it was read.
             self._say(parent, _seen_of_row(task_id, key, record))
+
+    def _is_news(self, key: RunKey, record: RunRecord, expected: _Expected | None) -> bool:
+        """Whether to tell a parent of a child run that goes on.
+
+        A parent that waits for people is read again to be told, and looks for its child runs again then: of what it knows it must
+        hear no more, or that would never end.
+        """
+        if expected is None:
+            return True
+        ends = record.progress.last_sequence, expected.sequence
+        if expected.is_so(record.progress.status) or self._told.get(key) == ends:
+            return False
+        self._told[key] = ends
+        self._told.move_to_end(key)
+        if len(self._told) > MAX_TOLD:
+            self._told.popitem(last=False)
+        return True
 
     def _start_again(self, parent: RunKey, task_id: str, key: RunKey) -> None:
         run = self._runner.live(parent)

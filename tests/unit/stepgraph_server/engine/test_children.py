@@ -14,6 +14,7 @@ from stepgraph.v1 import graph_pb2, interrupt_pb2, run_pb2, run_service_pb2
 from stepgraph_server.core.errors import Refused
 from stepgraph_server.core.inputs import Cancel, Pause, RunLimits, Unpause
 from stepgraph_server.engine.callers import Caller
+from stepgraph_server.engine.live import Delivery
 from stepgraph_server.storage.records import RunKey
 from tests.support.engine_executor import Executor, cancelled, failed, succeeded
 from tests.support.engine_rig import NAMESPACE, question, rig, steps, work
@@ -232,6 +233,39 @@ async def test_children_pause_and_go_on_with_their_parent():
         executor.finish_all()
         assert await it.settle() == "COMPLETED"
         it.check_quiescent()
+
+
+@in_virtual_time
+async def test_a_tree_that_waits_for_people_is_read_once_when_somebody_asks():
+    """Its parent hears of its child run by being read, and must not be read again for what it knows."""
+    async with rig() as it:
+        await it.start(calling(question()))
+        assert await it.settle() == "SUSPENDED"
+        await it.engine.explain_run(NAMESPACE, "r1")
+        await it.settle()
+        before = it.store.runs.reads
+        await turns(100)
+        assert it.store.runs.reads == before
+        assert it.runner.live_count == 0
+
+
+@in_virtual_time
+async def test_a_child_that_is_to_pause_before_it_is_there_is_created_all_the_same():
+    """To be told so it is looked for, and meanwhile its id is in use."""
+    async with rig() as it:
+        executor = await Executor(it, script=succeeded).connect()
+        it.store.journal.hold()
+        it.spawn(it.start(calling(work())))
+        await turns(3)
+        it.runner.deliver(
+            RunKey(NAMESPACE, "r1"), Delivery(happened=Pause(reason="at once"), keep=True)
+        )
+        await turns(3)
+        it.store.journal.release()
+        assert await it.settle() == "PAUSED"
+        await change(it, "r1", Unpause())
+        assert await it.settle() == "COMPLETED"
+        assert executor.received
 
 
 @in_virtual_time
