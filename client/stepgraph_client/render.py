@@ -1,29 +1,24 @@
 """A run's events as lines for people.
 
 Rules: `Narrator` is pure: events in, lines out, and the same events give the same lines. It remembers only what later events
-refer to. An event that this version does not know gives no line. `EventPrinter` is the one part that writes.
+refer to. An event that this version does not know gives no line. Who writes them is `event_printer`.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
-import sys
 from typing import TYPE_CHECKING
-
-from rich.console import Console
-from rich.text import Text
 
 from stepgraph.v1.event_pb2 import EdgeVerdict, RunEvent, TransientEvent
 from stepgraph.v1.run_pb2 import RunStatus
 from stepgraph_client import wording
 from stepgraph_client.errors import failure_text
-from stepgraph_client.folding import folded
 from stepgraph_client.lines import Line, Piece, Tone
 from stepgraph_client.task_errors import EXECUTOR_ERROR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import TextIO
 
     from stepgraph.v1.event_pb2 import EdgeOutcome
     from stepgraph.v1.failure_pb2 import Failure
@@ -316,8 +311,10 @@ class Narrator:
 
     def _interrupt_answered(self, event: RunEvent) -> Iterator[Telling]:
         answered = event.interrupt_answered
-        who = "the deadline" if answered.by_deadline else (answered.answered_by or "someone")
-        yield Line(text=f"  answered by {who}: {wording.answer_text(answered.answer)}")
+        # That a signal came is told by its own event.
+        if not answered.answer.HasField("signals"):
+            who = "the deadline" if answered.by_deadline else (answered.answered_by or "someone")
+            yield Line(text=f"  answered by {who}: {wording.answer_text(answered.answer)}")
 
     def _interrupt_closed(self, event: RunEvent) -> Iterator[Telling]:
         closed = event.interrupt_closed
@@ -396,6 +393,8 @@ def answer_options(question: Interrupt) -> Sequence[str]:
             return ()
         case "external":
             return ("--reply TEXT",)
+        case _ if question.takes_reply:
+            return (_reply_option(question.answer_schema), "--failed CODE")
         case _:
             pass
     go_on = ["--with NAME=VALUE"] if question.answer_schema else ["--proceed"]
@@ -403,66 +402,11 @@ def answer_options(question: Interrupt) -> Sequence[str]:
     return (*(choices or go_on), "--revise 'what should change'", "--abort 'why'")
 
 
-class EventPrinter:
-    """Writes a run's events as they come: in colour on a terminal, plain where it is piped.
-
-    What was streamed without an end is ended before the next line. Nothing but `Console` is written to.
-    """
-
-    def __init__(
-        self,
-        console: Console | None = None,
-        *,
-        file: TextIO | None = None,
-        command: str = "stepgraph",
-    ) -> None:
-        # Never wrapped or highlighted: commands are to be copied, and lines are to be searched.
-        self._console = console or Console(
-            file=file or sys.stdout, highlight=False, soft_wrap=True, emoji=False
-        )
-        self._narrator = Narrator(command)
-        self._open = ""
-
-    def print(self, event: Event) -> None:
-        """Write what is to be said of an event."""
-        for told in self._narrator.tell(event):
-            match told:
-                case Line():
-                    self.end()
-                    self._write(told.text, told.tone, end="\n")
-                case Piece():
-                    self._piece(told)
-
-    def end(self) -> None:
-        """End what was streamed, so that the next thing starts on a line of its own."""
-        if self._open:
-            self._write("", Tone.PLAIN, end="\n")
-            self._open = ""
-
-    def _piece(self, piece: Piece) -> None:
-        if not piece.text:
-            return
-        if piece.stream != self._open:
-            self.end()
-            self._open = piece.stream
-            self._write("  │ ", Tone.QUIET, end="")
-        self._write(piece.text.replace("\n", "\n  │ "), piece.tone, end="")
-
-    def _write(self, text: str, tone: Tone, end: str) -> None:
-        # Text, not markup: what runs show is anybody's, and brackets in it are only brackets.
-        shown = visible(text)
-        if end and self._console.is_terminal:
-            shown = "\n".join(folded(shown, self._console.width))
-        self._console.print(Text(shown, style=tone.value), end=end)
-
-
-def visible(text: str) -> str:
-    """Return a text without what would steer the terminal: escapes and other control characters."""
-    if text.isprintable():
-        return text
-    return "".join(
-        each if each.isprintable() or each in "\n\t" else f"\\x{ord(each):02x}" for each in text
-    )
+def _reply_option(schema: str) -> str:
+    """Return how a value is given: as text where a text would do."""
+    wanted = json.loads(schema) if schema else {}
+    is_text = not wanted or (isinstance(wanted, dict) and wanted.get("type") == "string")
+    return "--reply TEXT" if is_text else "--reply-json JSON"
 
 
 def who(task_id: str) -> str:

@@ -130,7 +130,7 @@ async def test_another_process_goes_on_from_the_history(bench, program_of_any_ki
 
     async with working(bench, program_of_any_kind, executor_id="first"):
         run = await bench.start(one_step())
-        await run.question()
+        assert (await run.question()).takes_reply
     async with working(bench, program_of_any_kind, executor_id="second"):
         await run.answer(reply(value=True))
         assert await run.result() == "AB"

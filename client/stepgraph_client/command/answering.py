@@ -23,6 +23,7 @@ from stepgraph_client.command.interrupts import print_question
 from stepgraph_client.command.output import ITEM_FORMS, Output, output_option
 from stepgraph_client.command.parameters import json_value, variable
 from stepgraph_client.command.tree import Verb
+from stepgraph_client.render import answer_options
 from stepgraph_client.wording import answer_text
 
 if TYPE_CHECKING:
@@ -190,6 +191,10 @@ def _asked(question: Interrupt, settings: Settings, out: Output) -> InterruptAns
             return answers.choose(click.prompt("which", type=click.Choice(ids)))
         case "reply":
             return answers.reply(click.prompt("reply"))
+        case "reply-json":
+            return answers.reply(json_value(click.prompt("reply, as JSON")))
+        case "failed":
+            return _failed(click.prompt("CODE, or CODE: what is wrong"))
         case _:
             return answers.abort(click.prompt("why", default="", show_default=False))
 
@@ -199,6 +204,8 @@ def _words(question: Interrupt) -> list[str]:
     match question.reason.WhichOneof("kind"):
         case "external" | "signal":
             return ["reply"]
+        case _ if question.takes_reply:
+            return ["reply", "reply-json", "failed"]
         case _ if question.options:
             return ["choose", "revise", "abort"]
         case _ if question.task_id:
@@ -217,6 +224,12 @@ def _refuse_what_does_not_fit(question: Interrupt, answer: InterruptAnswer) -> N
     kind = answer.WhichOneof("kind")
     if question.HasField("tool"):
         _refuse_what_the_tool_does_not_take(question, answer)
+    if question.takes_reply and kind not in {"reply", "failed"}:
+        message = (
+            f"{question.interrupt_id} is asked by a step program, which takes a value; give it by "
+            f"{' or '.join(answer_options(question))}"
+        )
+        raise click.UsageError(message)
     if kind == "choose":
         ids = [each.id for each in question.options]
         if answer.choose.option_id not in ids:
@@ -234,7 +247,9 @@ def _refuse_what_does_not_fit(question: Interrupt, answer: InterruptAnswer) -> N
         given = {name: _python(value) for name, value in variables.items()}
         _check_schema(question, question.answer_schema, given)
     if kind == "reply" and question.answer_schema:
-        _check_schema(question, question.answer_schema, _python(answer.reply.value))
+        is_text = answer.reply.value.WhichOneof("kind") == "text"
+        hint = " (this is text; --reply-json gives anything else)" if is_text else ""
+        _check_schema(question, question.answer_schema, _python(answer.reply.value), hint)
 
 
 def _refuse_what_the_tool_does_not_take(question: Interrupt, answer: InterruptAnswer) -> None:
@@ -253,7 +268,7 @@ def _python(value: Value) -> object:
     return value.text
 
 
-def _check_schema(question: Interrupt, schema: str, given: object) -> None:
+def _check_schema(question: Interrupt, schema: str, given: object, hint: str = "") -> None:
     try:
         validator = Draft202012Validator(json.loads(schema))
         validator.validate(given)
@@ -264,6 +279,6 @@ def _check_schema(question: Interrupt, schema: str, given: object) -> None:
         where = ".".join(str(each) for each in error.absolute_path)
         message = (
             f"this does not fit what {question.interrupt_id} asks for: "
-            f"{f'{where}: ' if where else ''}{error.message}. Its schema: {schema}"
+            f"{f'{where}: ' if where else ''}{error.message}{hint}. Its schema: {schema}"
         )
         raise click.UsageError(message) from error

@@ -28,7 +28,7 @@ from stepgraph.v1 import failure_pb2 as stepgraph_dot_v1_dot_failure__pb2
 from stepgraph.v1 import value_pb2 as stepgraph_dot_v1_dot_value__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cstepgraph/v1/interrupt.proto\x12\x0cstepgraph.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1astepgraph/v1/failure.proto\x1a\x18stepgraph/v1/value.proto\"\xd2\x01\n\x10InterruptOptions\x12\x13\n\x0b\x64\x65scription\x18\x01 \x01(\t\x12.\n\x07options\x18\x02 \x03(\x0b\x32\x1d.stepgraph.v1.InterruptOption\x12\x15\n\ranswer_schema\x18\x03 \x01(\t\x12+\n\x08\x64\x65\x61\x64line\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x0e\x64\x65\x66\x61ult_answer\x18\x05 \x01(\x0b\x32\x1d.stepgraph.v1.InterruptAnswer\",\n\x0fInterruptOption\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05label\x18\x02 \x01(\t\"\xf2\x04\n\tInterrupt\x12\x14\n\x0cinterrupt_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x13\n\x0broot_run_id\x18\x03 \x01(\t\x12\x15\n\ractivation_id\x18\x04 \x01(\t\x12\x0f\n\x07node_id\x18\x05 \x01(\t\x12+\n\x06reason\x18\x06 \x01(\x0b\x32\x1b.stepgraph.v1.SuspendReason\x12.\n\x07options\x18\x07 \x03(\x0b\x32\x1d.stepgraph.v1.InterruptOption\x12\x15\n\ranswer_schema\x18\x08 \x01(\t\x12\x17\n\x0fopened_sequence\x18\t \x01(\r\x12-\n\topen_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\rdeadline_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x0e\x64\x65\x66\x61ult_answer\x18\x0c \x01(\x0b\x32\x1d.stepgraph.v1.InterruptAnswer\x12-\n\x06status\x18\r \x01(\x0e\x32\x1d.stepgraph.v1.InterruptStatus\x12-\n\x06\x61nswer\x18\x0e \x01(\x0b\x32\x1d.stepgraph.v1.InterruptAnswer\x12\x13\n\x0b\x61nswered_by\x18\x0f \x01(\t\x12.\n\nclose_time\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x04tool\x18\x11 \x01(\x0b\x32\x1a.stepgraph.v1.ToolQuestion\x12\x0f\n\x07task_id\x18\x12 \x01(\t\"f\n\x0cToolQuestion\x12\x11\n\ttool_name\x18\x01 \x01(\t\x12\x0c\n\x04\x61rgs\x18\x02 \x01(\t\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x14\n\x0cinput_schema\x18\x04 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x05 \x01(\t\"\xc0\x02\n\rSuspendReason\x12\x32\n\x05human\x18\x01 \x01(\x0b\x32!.stepgraph.v1.SuspendReason.HumanH\x00\x12\x38\n\x08\x65xternal\x18\x02 \x01(\x0b\x32$.stepgraph.v1.SuspendReason.ExternalH\x00\x12\x34\n\x06signal\x18\x03 \x01(\x0b\x32\".stepgraph.v1.SuspendReason.SignalH\x00\x1a,\n\x05Human\x12\x0e\n\x06prompt\x18\x01 \x01(\t\x12\x13\n\x0bjson_schema\x18\x02 \x01(\t\x1a\x19\n\x08\x45xternal\x12\r\n\x05token\x18\x01 \x01(\t\x1a:\n\x06Signal\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x63orrelation\x18\x02 \x01(\t\x12\r\n\x05\x63ount\x18\x03 \x01(\rB\x06\n\x04kind\"\xad\x07\n\x0fInterruptAnswer\x12\x38\n\x07proceed\x18\x01 \x01(\x0b\x32%.stepgraph.v1.InterruptAnswer.ProceedH\x00\x12\x41\n\x0cproceed_with\x18\x02 \x01(\x0b\x32).stepgraph.v1.InterruptAnswer.ProceedWithH\x00\x12\x36\n\x06revise\x18\x03 \x01(\x0b\x32$.stepgraph.v1.InterruptAnswer.ReviseH\x00\x12\x36\n\x06\x63hoose\x18\x04 \x01(\x0b\x32$.stepgraph.v1.InterruptAnswer.ChooseH\x00\x12\x34\n\x05\x61\x62ort\x18\x05 \x01(\x0b\x32#.stepgraph.v1.InterruptAnswer.AbortH\x00\x12\x34\n\x05reply\x18\x06 \x01(\x0b\x32#.stepgraph.v1.InterruptAnswer.ReplyH\x00\x12\x36\n\x06\x66\x61iled\x18\x07 \x01(\x0b\x32$.stepgraph.v1.InterruptAnswer.FailedH\x00\x12\x38\n\x07signals\x18\x08 \x01(\x0b\x32%.stepgraph.v1.InterruptAnswer.SignalsH\x00\x1a\t\n\x07Proceed\x1a\xd8\x01\n\x0bProceedWith\x12K\n\tvariables\x18\x01 \x03(\x0b\x32\x38.stepgraph.v1.InterruptAnswer.ProceedWith.VariablesEntry\x12\x16\n\ttool_args\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x0f\n\x07message\x18\x03 \x01(\t\x1a\x45\n\x0eVariablesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\"\n\x05value\x18\x02 \x01(\x0b\x32\x13.stepgraph.v1.Value:\x02\x38\x01\x42\x0c\n\n_tool_args\x1a\x1a\n\x06Revise\x12\x10\n\x08\x66\x65\x65\x64\x62\x61\x63k\x18\x01 \x01(\t\x1a\x1b\n\x06\x43hoose\x12\x11\n\toption_id\x18\x01 \x01(\t\x1a\x17\n\x05\x41\x62ort\x12\x0e\n\x06reason\x18\x01 \x01(\t\x1a+\n\x05Reply\x12\"\n\x05value\x18\x01 \x01(\x0b\x32\x13.stepgraph.v1.Value\x1a\x30\n\x06\x46\x61iled\x12&\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x15.stepgraph.v1.Failure\x1a\x30\n\x07Signals\x12%\n\x08payloads\x18\x01 \x03(\x0b\x32\x13.stepgraph.v1.ValueB\x06\n\x04kind*\x8a\x01\n\x0fInterruptStatus\x12 \n\x1cINTERRUPT_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15INTERRUPT_STATUS_OPEN\x10\x01\x12\x1d\n\x19INTERRUPT_STATUS_ANSWERED\x10\x02\x12\x1b\n\x17INTERRUPT_STATUS_CLOSED\x10\x03\x42i\n\x0fio.stepgraph.v1P\x01Z?github.com/stepgraph/stepgraph/sdks/go/stepgraph/v1;stepgraphv1\xa2\x02\x03SGX\xaa\x02\x0cStepgraph.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cstepgraph/v1/interrupt.proto\x12\x0cstepgraph.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1astepgraph/v1/failure.proto\x1a\x18stepgraph/v1/value.proto\"\xd2\x01\n\x10InterruptOptions\x12\x13\n\x0b\x64\x65scription\x18\x01 \x01(\t\x12.\n\x07options\x18\x02 \x03(\x0b\x32\x1d.stepgraph.v1.InterruptOption\x12\x15\n\ranswer_schema\x18\x03 \x01(\t\x12+\n\x08\x64\x65\x61\x64line\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x35\n\x0e\x64\x65\x66\x61ult_answer\x18\x05 \x01(\x0b\x32\x1d.stepgraph.v1.InterruptAnswer\",\n\x0fInterruptOption\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05label\x18\x02 \x01(\t\"\x87\x05\n\tInterrupt\x12\x14\n\x0cinterrupt_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x13\n\x0broot_run_id\x18\x03 \x01(\t\x12\x15\n\ractivation_id\x18\x04 \x01(\t\x12\x0f\n\x07node_id\x18\x05 \x01(\t\x12+\n\x06reason\x18\x06 \x01(\x0b\x32\x1b.stepgraph.v1.SuspendReason\x12.\n\x07options\x18\x07 \x03(\x0b\x32\x1d.stepgraph.v1.InterruptOption\x12\x15\n\ranswer_schema\x18\x08 \x01(\t\x12\x17\n\x0fopened_sequence\x18\t \x01(\r\x12-\n\topen_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x31\n\rdeadline_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x0e\x64\x65\x66\x61ult_answer\x18\x0c \x01(\x0b\x32\x1d.stepgraph.v1.InterruptAnswer\x12-\n\x06status\x18\r \x01(\x0e\x32\x1d.stepgraph.v1.InterruptStatus\x12-\n\x06\x61nswer\x18\x0e \x01(\x0b\x32\x1d.stepgraph.v1.InterruptAnswer\x12\x13\n\x0b\x61nswered_by\x18\x0f \x01(\t\x12.\n\nclose_time\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x04tool\x18\x11 \x01(\x0b\x32\x1a.stepgraph.v1.ToolQuestion\x12\x0f\n\x07task_id\x18\x12 \x01(\t\x12\x13\n\x0btakes_reply\x18\x13 \x01(\x08\"f\n\x0cToolQuestion\x12\x11\n\ttool_name\x18\x01 \x01(\t\x12\x0c\n\x04\x61rgs\x18\x02 \x01(\t\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x14\n\x0cinput_schema\x18\x04 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x05 \x01(\t\"\xc0\x02\n\rSuspendReason\x12\x32\n\x05human\x18\x01 \x01(\x0b\x32!.stepgraph.v1.SuspendReason.HumanH\x00\x12\x38\n\x08\x65xternal\x18\x02 \x01(\x0b\x32$.stepgraph.v1.SuspendReason.ExternalH\x00\x12\x34\n\x06signal\x18\x03 \x01(\x0b\x32\".stepgraph.v1.SuspendReason.SignalH\x00\x1a,\n\x05Human\x12\x0e\n\x06prompt\x18\x01 \x01(\t\x12\x13\n\x0bjson_schema\x18\x02 \x01(\t\x1a\x19\n\x08\x45xternal\x12\r\n\x05token\x18\x01 \x01(\t\x1a:\n\x06Signal\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x63orrelation\x18\x02 \x01(\t\x12\r\n\x05\x63ount\x18\x03 \x01(\rB\x06\n\x04kind\"\xad\x07\n\x0fInterruptAnswer\x12\x38\n\x07proceed\x18\x01 \x01(\x0b\x32%.stepgraph.v1.InterruptAnswer.ProceedH\x00\x12\x41\n\x0cproceed_with\x18\x02 \x01(\x0b\x32).stepgraph.v1.InterruptAnswer.ProceedWithH\x00\x12\x36\n\x06revise\x18\x03 \x01(\x0b\x32$.stepgraph.v1.InterruptAnswer.ReviseH\x00\x12\x36\n\x06\x63hoose\x18\x04 \x01(\x0b\x32$.stepgraph.v1.InterruptAnswer.ChooseH\x00\x12\x34\n\x05\x61\x62ort\x18\x05 \x01(\x0b\x32#.stepgraph.v1.InterruptAnswer.AbortH\x00\x12\x34\n\x05reply\x18\x06 \x01(\x0b\x32#.stepgraph.v1.InterruptAnswer.ReplyH\x00\x12\x36\n\x06\x66\x61iled\x18\x07 \x01(\x0b\x32$.stepgraph.v1.InterruptAnswer.FailedH\x00\x12\x38\n\x07signals\x18\x08 \x01(\x0b\x32%.stepgraph.v1.InterruptAnswer.SignalsH\x00\x1a\t\n\x07Proceed\x1a\xd8\x01\n\x0bProceedWith\x12K\n\tvariables\x18\x01 \x03(\x0b\x32\x38.stepgraph.v1.InterruptAnswer.ProceedWith.VariablesEntry\x12\x16\n\ttool_args\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x0f\n\x07message\x18\x03 \x01(\t\x1a\x45\n\x0eVariablesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\"\n\x05value\x18\x02 \x01(\x0b\x32\x13.stepgraph.v1.Value:\x02\x38\x01\x42\x0c\n\n_tool_args\x1a\x1a\n\x06Revise\x12\x10\n\x08\x66\x65\x65\x64\x62\x61\x63k\x18\x01 \x01(\t\x1a\x1b\n\x06\x43hoose\x12\x11\n\toption_id\x18\x01 \x01(\t\x1a\x17\n\x05\x41\x62ort\x12\x0e\n\x06reason\x18\x01 \x01(\t\x1a+\n\x05Reply\x12\"\n\x05value\x18\x01 \x01(\x0b\x32\x13.stepgraph.v1.Value\x1a\x30\n\x06\x46\x61iled\x12&\n\x07\x66\x61ilure\x18\x01 \x01(\x0b\x32\x15.stepgraph.v1.Failure\x1a\x30\n\x07Signals\x12%\n\x08payloads\x18\x01 \x03(\x0b\x32\x13.stepgraph.v1.ValueB\x06\n\x04kind*\x8a\x01\n\x0fInterruptStatus\x12 \n\x1cINTERRUPT_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15INTERRUPT_STATUS_OPEN\x10\x01\x12\x1d\n\x19INTERRUPT_STATUS_ANSWERED\x10\x02\x12\x1b\n\x17INTERRUPT_STATUS_CLOSED\x10\x03\x42i\n\x0fio.stepgraph.v1P\x01Z?github.com/stepgraph/stepgraph/sdks/go/stepgraph/v1;stepgraphv1\xa2\x02\x03SGX\xaa\x02\x0cStepgraph.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,42 +38,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\017io.stepgraph.v1P\001Z?github.com/stepgraph/stepgraph/sdks/go/stepgraph/v1;stepgraphv1\242\002\003SGX\252\002\014Stepgraph.V1'
   _globals['_INTERRUPTANSWER_PROCEEDWITH_VARIABLESENTRY']._loaded_options = None
   _globals['_INTERRUPTANSWER_PROCEEDWITH_VARIABLESENTRY']._serialized_options = b'8\001'
-  _globals['_INTERRUPTSTATUS']._serialized_start=2425
-  _globals['_INTERRUPTSTATUS']._serialized_end=2563
+  _globals['_INTERRUPTSTATUS']._serialized_start=2446
+  _globals['_INTERRUPTSTATUS']._serialized_end=2584
   _globals['_INTERRUPTOPTIONS']._serialized_start=166
   _globals['_INTERRUPTOPTIONS']._serialized_end=376
   _globals['_INTERRUPTOPTION']._serialized_start=378
   _globals['_INTERRUPTOPTION']._serialized_end=422
   _globals['_INTERRUPT']._serialized_start=425
-  _globals['_INTERRUPT']._serialized_end=1051
-  _globals['_TOOLQUESTION']._serialized_start=1053
-  _globals['_TOOLQUESTION']._serialized_end=1155
-  _globals['_SUSPENDREASON']._serialized_start=1158
-  _globals['_SUSPENDREASON']._serialized_end=1478
-  _globals['_SUSPENDREASON_HUMAN']._serialized_start=1339
-  _globals['_SUSPENDREASON_HUMAN']._serialized_end=1383
-  _globals['_SUSPENDREASON_EXTERNAL']._serialized_start=1385
-  _globals['_SUSPENDREASON_EXTERNAL']._serialized_end=1410
-  _globals['_SUSPENDREASON_SIGNAL']._serialized_start=1412
-  _globals['_SUSPENDREASON_SIGNAL']._serialized_end=1470
-  _globals['_INTERRUPTANSWER']._serialized_start=1481
-  _globals['_INTERRUPTANSWER']._serialized_end=2422
-  _globals['_INTERRUPTANSWER_PROCEED']._serialized_start=1959
-  _globals['_INTERRUPTANSWER_PROCEED']._serialized_end=1968
-  _globals['_INTERRUPTANSWER_PROCEEDWITH']._serialized_start=1971
-  _globals['_INTERRUPTANSWER_PROCEEDWITH']._serialized_end=2187
-  _globals['_INTERRUPTANSWER_PROCEEDWITH_VARIABLESENTRY']._serialized_start=2104
-  _globals['_INTERRUPTANSWER_PROCEEDWITH_VARIABLESENTRY']._serialized_end=2173
-  _globals['_INTERRUPTANSWER_REVISE']._serialized_start=2189
-  _globals['_INTERRUPTANSWER_REVISE']._serialized_end=2215
-  _globals['_INTERRUPTANSWER_CHOOSE']._serialized_start=2217
-  _globals['_INTERRUPTANSWER_CHOOSE']._serialized_end=2244
-  _globals['_INTERRUPTANSWER_ABORT']._serialized_start=2246
-  _globals['_INTERRUPTANSWER_ABORT']._serialized_end=2269
-  _globals['_INTERRUPTANSWER_REPLY']._serialized_start=2271
-  _globals['_INTERRUPTANSWER_REPLY']._serialized_end=2314
-  _globals['_INTERRUPTANSWER_FAILED']._serialized_start=2316
-  _globals['_INTERRUPTANSWER_FAILED']._serialized_end=2364
-  _globals['_INTERRUPTANSWER_SIGNALS']._serialized_start=2366
-  _globals['_INTERRUPTANSWER_SIGNALS']._serialized_end=2414
+  _globals['_INTERRUPT']._serialized_end=1072
+  _globals['_TOOLQUESTION']._serialized_start=1074
+  _globals['_TOOLQUESTION']._serialized_end=1176
+  _globals['_SUSPENDREASON']._serialized_start=1179
+  _globals['_SUSPENDREASON']._serialized_end=1499
+  _globals['_SUSPENDREASON_HUMAN']._serialized_start=1360
+  _globals['_SUSPENDREASON_HUMAN']._serialized_end=1404
+  _globals['_SUSPENDREASON_EXTERNAL']._serialized_start=1406
+  _globals['_SUSPENDREASON_EXTERNAL']._serialized_end=1431
+  _globals['_SUSPENDREASON_SIGNAL']._serialized_start=1433
+  _globals['_SUSPENDREASON_SIGNAL']._serialized_end=1491
+  _globals['_INTERRUPTANSWER']._serialized_start=1502
+  _globals['_INTERRUPTANSWER']._serialized_end=2443
+  _globals['_INTERRUPTANSWER_PROCEED']._serialized_start=1980
+  _globals['_INTERRUPTANSWER_PROCEED']._serialized_end=1989
+  _globals['_INTERRUPTANSWER_PROCEEDWITH']._serialized_start=1992
+  _globals['_INTERRUPTANSWER_PROCEEDWITH']._serialized_end=2208
+  _globals['_INTERRUPTANSWER_PROCEEDWITH_VARIABLESENTRY']._serialized_start=2125
+  _globals['_INTERRUPTANSWER_PROCEEDWITH_VARIABLESENTRY']._serialized_end=2194
+  _globals['_INTERRUPTANSWER_REVISE']._serialized_start=2210
+  _globals['_INTERRUPTANSWER_REVISE']._serialized_end=2236
+  _globals['_INTERRUPTANSWER_CHOOSE']._serialized_start=2238
+  _globals['_INTERRUPTANSWER_CHOOSE']._serialized_end=2265
+  _globals['_INTERRUPTANSWER_ABORT']._serialized_start=2267
+  _globals['_INTERRUPTANSWER_ABORT']._serialized_end=2290
+  _globals['_INTERRUPTANSWER_REPLY']._serialized_start=2292
+  _globals['_INTERRUPTANSWER_REPLY']._serialized_end=2335
+  _globals['_INTERRUPTANSWER_FAILED']._serialized_start=2337
+  _globals['_INTERRUPTANSWER_FAILED']._serialized_end=2385
+  _globals['_INTERRUPTANSWER_SIGNALS']._serialized_start=2387
+  _globals['_INTERRUPTANSWER_SIGNALS']._serialized_end=2435
 # @@protoc_insertion_point(module_scope)

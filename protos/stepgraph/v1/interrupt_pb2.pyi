@@ -145,6 +145,7 @@ class Interrupt(_message.Message):
     CLOSE_TIME_FIELD_NUMBER: _builtins.int
     TOOL_FIELD_NUMBER: _builtins.int
     TASK_ID_FIELD_NUMBER: _builtins.int
+    TAKES_REPLY_FIELD_NUMBER: _builtins.int
     interrupt_id: _builtins.str
     """The interrupt's id, unique in the namespace."""
     run_id: _builtins.str
@@ -165,6 +166,10 @@ class Interrupt(_message.Message):
     """Who answered: the caller's identity, or without authentication what the caller says of itself."""
     task_id: _builtins.str
     """The task that needs this approval before it is first tried, relative to the run. Empty: the node itself waits."""
+    takes_reply: _builtins.bool
+    """Whether a step program asks, which takes a value: the answer is a reply or a failure, and nothing else. False: it is proceed,
+    proceed_with, revise, choose or abort; or signals, which come by SignalRun.
+    """
     @_builtins.property
     def reason(self) -> Global___SuspendReason:
         """What it waits for."""
@@ -218,10 +223,11 @@ class Interrupt(_message.Message):
         close_time: _timestamp_pb2.Timestamp | None = ...,
         tool: Global___ToolQuestion | None = ...,
         task_id: _builtins.str = ...,
+        takes_reply: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "close_time", b"close_time", "deadline_time", b"deadline_time", "default_answer", b"default_answer", "open_time", b"open_time", "reason", b"reason", "tool", b"tool"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activation_id", b"activation_id", "answer", b"answer", "answer_schema", b"answer_schema", "answered_by", b"answered_by", "close_time", b"close_time", "deadline_time", b"deadline_time", "default_answer", b"default_answer", "interrupt_id", b"interrupt_id", "node_id", b"node_id", "open_time", b"open_time", "opened_sequence", b"opened_sequence", "options", b"options", "reason", b"reason", "root_run_id", b"root_run_id", "run_id", b"run_id", "status", b"status", "task_id", b"task_id", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["activation_id", b"activation_id", "answer", b"answer", "answer_schema", b"answer_schema", "answered_by", b"answered_by", "close_time", b"close_time", "deadline_time", b"deadline_time", "default_answer", b"default_answer", "interrupt_id", b"interrupt_id", "node_id", b"node_id", "open_time", b"open_time", "opened_sequence", b"opened_sequence", "options", b"options", "reason", b"reason", "root_run_id", b"root_run_id", "run_id", b"run_id", "status", b"status", "takes_reply", b"takes_reply", "task_id", b"task_id", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -35,6 +35,7 @@ def suspend(turn: Turn, activation: Activation, wanted: transition_pb2.Transitio
         node_id=activation.node.id,
         reason=wanted.reason,
         answer_schema=wanted.reason.human.json_schema,
+        takes_reply=not wanted.reason.HasField("signal"),
         opened_sequence=sequence,
         open_time=to_timestamp(turn.now),
         status=interrupt_pb2.INTERRUPT_STATUS_OPEN,

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import io
-
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
-from rich.console import Console
 
 from stepgraph.v1 import event_pb2 as pb
 from stepgraph.v1.event_pb2 import EdgeOutcome, EdgeVerdict, RunEvent, TransientEvent
@@ -17,10 +14,8 @@ from stepgraph.v1.value_pb2 import Value
 from stepgraph_client import answers, render
 from stepgraph_client.lines import Line, Piece, Tone
 from stepgraph_client.render import (
-    EventPrinter,
     Narrator,
     question_lines,
-    visible,
 )
 from tests.support.fake_server import unknown_event
 
@@ -334,6 +329,11 @@ def test_what_can_be_answered_depends_on_the_question() -> None:
     external = Interrupt()
     external.reason.external.token = "t"
     assert render.answer_options(external) == ("--reply TEXT",)
+    program = Interrupt(takes_reply=True, answer_schema='{"type": "boolean"}')
+    assert render.answer_options(program) == ("--reply-json JSON", "--failed CODE")
+    for schema in ("", "{}", '{"type": "string"}'):
+        program.answer_schema = schema
+        assert render.answer_options(program) == ("--reply TEXT", "--failed CODE")
     signal = Interrupt()
     signal.reason.signal.name = "go"
     assert render.answer_options(signal) == ()
@@ -350,24 +350,6 @@ def test_a_wait_for_a_signal_comes_with_the_command_that_sends_it() -> None:
     ]
 
 
-def printed(*events: RunEvent | TransientEvent, terminal: bool = False) -> str:
-    file = io.StringIO()
-    console = Console(
-        file=file,
-        force_terminal=terminal,
-        soft_wrap=True,
-        highlight=False,
-        color_system="standard" if terminal else None,
-        # Whatever the environment of the tests says.
-        no_color=not terminal,
-    )
-    printer = EventPrinter(console)
-    for event in events:
-        printer.print(event)
-    printer.end()
-    return file.getvalue()
-
-
 def test_a_sleep_waits_for_time_and_not_for_an_executor() -> None:
     slept = pb.TaskScheduled(task_id=TASK, label="sleep 5 s", due_time=Timestamp(seconds=5))
     over = pb.TaskCompleted(task_id=TASK)
@@ -376,44 +358,6 @@ def test_a_sleep_waits_for_time_and_not_for_an_executor() -> None:
         "  think · sleep 5 s, over at 1970-01-01 00:00:05Z",
         "  think · sleep 5 s: done",
     ]
-
-
-def test_deltas_run_on_and_are_ended_before_the_next_line() -> None:
-    text = printed(
-        scheduled(),
-        shown("Sun"),
-        shown("ny.\nWarm."),
-        shown(""),
-        RunEvent(run_unpaused=pb.RunUnpaused()),
-    )
-    assert text == (
-        "  think · llm m waits for an executor with room\n  │ Sunny.\n  │ Warm.\ngoes on\n"
-    )
-
-
-def test_streams_that_come_at_once_are_kept_apart() -> None:
-    other = shown("B")
-    other.task_id = "1/other/t0/e0"
-    assert printed(shown("A"), other, shown("A")) == "  │ A\n  │ B\n  │ A\n"
-
-
-def test_a_terminal_gets_colours_and_a_pipe_does_not() -> None:
-    event = RunEvent(run_failed=pb.RunFailed(failure=FAILURE))
-    assert "\x1b[31m" in printed(event, terminal=True)
-    assert "\x1b" not in printed(event)
-
-
-def test_lines_are_never_wrapped_because_commands_are_copied(capsys) -> None:
-    long = RunEvent(run_paused=pb.RunPaused(reason="x" * 300))
-    EventPrinter().print(long)
-    assert capsys.readouterr().out.count("\n") == 1
-
-
-def test_what_runs_show_cannot_steer_the_terminal() -> None:
-    assert visible("plain ü") == "plain ü"
-    assert visible("a\x1b[2J\tb\n\x07") == "a\\x1b[2J\tb\n\\x07"
-    event = RunEvent(run_paused=pb.RunPaused(reason="[red]not markup[/red] \x1b]0;title\x07"))
-    assert "[red]not markup[/red] \\x1b]0;title\\x07" in printed(event, terminal=True)
 
 
 def test_lines_and_pieces_are_values() -> None:
@@ -441,18 +385,3 @@ def test_a_function_that_raised_is_told_with_the_edge_that_would_take_it() -> No
         "  an edge with `when: {error_occurred: [EXECUTOR_ERROR]}` would go on from here",
     ]
     assert len(said(node_failed=pb.NodeFailed(node_id="x", failure=raised, edges=[FOLLOWED]))) == 1
-
-
-def test_lines_are_folded_on_a_terminal_alone() -> None:
-    event = RunEvent(run_paused=pb.RunPaused(reason="for a while"))
-    for is_terminal, count in ((True, 2), (False, 1)):
-        console = Console(
-            file=io.StringIO(),
-            width=36,
-            force_terminal=is_terminal,
-            no_color=True,
-            soft_wrap=True,
-            _environ={},
-        )
-        EventPrinter(console).print(event)
-        assert len(console.file.getvalue().splitlines()) == count

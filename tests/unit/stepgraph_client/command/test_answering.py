@@ -108,6 +108,21 @@ def test_what_does_not_fit_is_refused_before_it_is_sent(run, server, question, w
     assert not server.requests["AnswerInterrupt"]
 
 
+@pytest.mark.parametrize(
+    "words", [("--proceed",), ("--with", "a=b"), ("--revise", "x"), ("--abort", "x")], ids=" ".join
+)
+def test_a_step_program_is_given_a_value(run, server, question, words) -> None:
+    """It does not know what to go on, or to stop, would mean."""
+    question.takes_reply, question.answer_schema = True, '{"type": "integer"}'
+    ended = run("answer", "q", *words)
+    assert ended.code == 2
+    assert "takes a value; give it by --reply-json JSON or --failed CODE" in ended.err
+    ended = run("answer", "q", "--reply", "7")
+    assert "--reply-json gives anything else" in ended.err
+    assert not server.requests["AnswerInterrupt"]
+    assert run("answer", "q", "--reply-json", "7").code == 0
+
+
 @pytest.mark.parametrize("words", [("--with", "n:=3"), ("--reply-json", '{"n": 3}')], ids=" ".join)
 def test_what_fits_is_sent(run, question, words) -> None:
     question.answer_schema = SCHEMA
@@ -179,6 +194,23 @@ def test_a_person_at_a_terminal_is_asked(run, server, at_terminal, typed, kind) 
     ended = run("answer", "q", typed=typed)
     assert ended.code == 0
     assert ended.out.index("? ask: Deploy?") < ended.out.index("answer")
+    assert server.requests["AnswerInterrupt"][0].answer.WhichOneof("kind") == kind
+
+
+@pytest.mark.parametrize(
+    ("typed", "kind"),
+    [
+        (b"reply\nyes\n", "reply"),
+        (b"reply-json\n[1]\n", "reply"),
+        (b"proceed\nfailed\nNOBODY: away\n", "failed"),
+    ],
+)
+def test_a_person_is_asked_for_the_value_that_a_program_takes(
+    run, server, question, at_terminal, typed, kind
+) -> None:
+    """To go on, or to revise, is not offered."""
+    question.takes_reply = True
+    assert run("answer", "q", typed=typed).code == 0
     assert server.requests["AnswerInterrupt"][0].answer.WhichOneof("kind") == kind
 
 
