@@ -6,11 +6,13 @@ import asyncio
 
 import pytest
 
+from stepgraph.v1 import interrupt_pb2
 from stepgraph_server.core.errors import Refused
 from stepgraph_server.core.inputs import Cancel
 from tests.support.engine_executor import Executor, succeeded
 from tests.support.engine_rig import MAX_START_BYTES, NAMESPACE, rig, work
 from tests.support.engine_time import in_virtual_time
+from tests.support.graphs import graph
 
 
 @in_virtual_time
@@ -81,3 +83,26 @@ async def test_a_delayed_run_costs_no_memory_and_starts_by_itself():
         await asyncio.sleep(2)
         assert await it.settle() == "COMPLETED"
         it.check_quiescent()
+
+
+@in_virtual_time
+async def test_why_a_call_has_no_result_is_taken_over_as_one():
+    """The run that continues has no memory of what a person said in the other."""
+    asking = {"role": "ROLE_ASSISTANT", "content": [{"tool_call": {"id": "c1", "name": "pay"}}]}
+    initial = {
+        "conversation": {"messages": [asking]},
+        "parsed_decision": {"tool_calls": {"count": 1, "calls": [{"id": "c1", "name": "pay"}]}},
+    }
+    pays = graph({"a": {"interrupt": True, "action": {"tool_call": {"tool_name": "pay"}}}})
+    async with rig() as it:
+        await it.start(pays, initial_state=initial)
+        await it.settle()
+        _, [wait] = await it.engine.explain_run(NAMESPACE, "r1")
+        no = interrupt_pb2.InterruptAnswer(abort=interrupt_pb2.InterruptAnswer.Abort(reason="dear"))
+        await it.engine.answer(NAMESPACE, wait.question.interrupt_id, no, "anna", None)
+        assert await it.settle() == "CANCELLED"
+        await it.start(work(), "r2", continue_from="r1")
+        state = await it.engine.run_state(NAMESPACE, "r2", 1)
+        told = state.messages[1].content[0].tool_result
+        assert (told.call_id, told.is_error) == ("c1", True)
+        assert told.content[0].text.text == "A person did not approve this call: dear"

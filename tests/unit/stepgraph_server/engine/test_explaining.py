@@ -164,3 +164,25 @@ async def test_of_a_wide_run_some_is_told(monkeypatch):
         await Executor(it, script=succeeded, max_in_flight=9).connect()
         await asyncio.sleep(1)
         assert await it.settle() == "COMPLETED"
+
+
+def paying():
+    action = {"tool_call": {"tool_name": "pay", "args_template": "{}"}}
+    options = {"deadline": "60s"}
+    return graph(
+        {"a": {"action": action, "interrupt_options": options}}, approval_filter={"allow": ["*"]}
+    )
+
+
+@in_virtual_time
+async def test_a_call_that_needs_approval_says_so_once_and_how_to_answer():
+    """Its task and its question are one thing to wait for; the run costs no memory meanwhile."""
+    async with rig() as it:
+        await it.start(paying())
+        await it.settle()
+        _run, [wait] = await told(it)
+        assert it.status("r1") == "SUSPENDED"
+        asked = wait.question.interrupt_id
+        assert wait.task_id == wait.question.task_id == "1/a/t0/e0"
+        assert wait.description == f"tool pay waits for approval: stepgraph answer {asked} …"
+        assert wait.HasField("due_time")
