@@ -11,7 +11,7 @@ from examples.demo.ledger import counts, repeated
 from examples.demo.stage import PATIENCE_S, ROOT, StageError, command_line
 from stepgraph.v1.event_pb2 import RunEvent
 from stepgraph_client import load_graph
-from stepgraph_client.render import EventPrinter
+from stepgraph_client.event_printer import EventPrinter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

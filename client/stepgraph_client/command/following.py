@@ -20,8 +20,9 @@ from stepgraph_client.command.live import LiveView
 from stepgraph_client.command.output import Output, console, plain, print_json_line, print_lines
 from stepgraph_client.command.piecing import Piecing
 from stepgraph_client.errors import StepgraphError
+from stepgraph_client.event_printer import EventPrinter
 from stepgraph_client.lines import Line, Piece
-from stepgraph_client.render import EventPrinter, Narrator
+from stepgraph_client.render import Narrator
 from stepgraph_client.watching import is_final
 
 if TYPE_CHECKING:

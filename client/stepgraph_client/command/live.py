@@ -18,9 +18,10 @@ from rich.text import Text
 from stepgraph.v1.event_pb2 import RunEvent
 from stepgraph_client.command.picture import RunPicture, path_text
 from stepgraph_client.command.piecing import Piecing
+from stepgraph_client.event_printer import visible
 from stepgraph_client.folding import folded
 from stepgraph_client.lines import Line, Piece
-from stepgraph_client.render import Narrator, visible
+from stepgraph_client.render import Narrator
 from stepgraph_client.wording import question_text, shortened, span_text
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from rich.text import Text
 
 from stepgraph_client.command.calling import Settings
 from stepgraph_client.command.settings import Color
+from stepgraph_client.event_printer import visible
 from stepgraph_client.folding import folded
-from stepgraph_client.render import visible
 from stepgraph_client.yaml_text import yaml_text
 
 if TYPE_CHECKING:

@@ -110,8 +110,8 @@ def _refuse_if_mismatched(state: RunState, graph: CompiledGraph) -> None:
     )
     if mismatched:
         message = (
-            f"the other graph version has no node of the same kind for {', '.join(mismatched)}, "
-            "which are live at this event; fork from another event, or keep these nodes"
+            "of the nodes that are live at this event, the other graph version lacks, by id and kind of action: "
+            f"{', '.join(mismatched)}; fork from another event, or keep them"
         )
         metadata = {"nodes": ",".join(mismatched)}
         raise Refused("GRAPH_MISMATCH", message, metadata=metadata)

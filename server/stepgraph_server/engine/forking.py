@@ -237,7 +237,7 @@ class Forker:
             graph=graph,
             answers=changes.answers,
             results=changes.results,
-            answered_by=caller.identity or caller.peer,
+            answered_by=caller.identity,
             keep_tokens=source.record.is_final,
         )
         sequence = source.state.sequence
