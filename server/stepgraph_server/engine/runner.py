@@ -24,6 +24,7 @@ from stepgraph_server.core.run import decide, next_due, only_sleeps
 from stepgraph_server.core.state import TaskStatus
 from stepgraph_server.engine.encoding import encode_append
 from stepgraph_server.engine.folding import Folder
+from stepgraph_server.engine.lingering import Lingering
 from stepgraph_server.engine.live import Delivery, FutureReply, LiveRun, Pending
 from stepgraph_server.engine.loading import Loading
 from stepgraph_server.engine.quarantine import Quarantine
@@ -142,6 +143,7 @@ class Runner:
         self._publisher = publisher
         self._live: dict[RunKey, LiveRun] = {}
         self._loading = Loading(self._load, spawn)
+        self._lingering = Lingering()
         self._quarantined = Quarantine(store.runs, acts, spawn)
         self.timers = Timers(clock, lambda key: self.deliver(key, Delivery(happened=TimePassed())))
         self.closing = False
@@ -401,18 +403,34 @@ class Runner:
     def _let_go(self, run: LiveRun) -> None:
         """Forget a run that nothing is under way with: one that is final, or waits for people."""
         state = run.state
-        if state is None or run.pending or run.inbox or run.failure is not None or run.abandoned:
+        if state is None or not _is_idle(run):
             return
         if state.final:
             self._remove(run)
             self._acts.over(run.key)
-        elif (state.status in _WAITING and not _is_worked_on(state)) or only_sleeps(state):
-            self._remove(run)
-            due = next_due(state)
-            if due is not None:
-                self.timers.arm(run.key, due)
+        elif _rests(state):
+            if self._lingering.take(run):
+                self._make_room()
+            else:
+                self._rest(run)
+
+    def _make_room(self) -> None:
+        """Let go of the long run that came to rest before the others."""
+        run = self._lingering.too_many()
+        if run is not None and run.state is not None and _is_idle(run) and _rests(run.state):
+            # Else it is under way again, and comes to rest again.
+            self._rest(run)
+
+    def _rest(self, run: LiveRun) -> None:
+        """Forget a run until something happens to it."""
+        assert run.state is not None, "it has come to rest"
+        self._remove(run)
+        due = next_due(run.state)
+        if due is not None:
+            self.timers.arm(run.key, due)
 
     def _remove(self, run: LiveRun) -> None:
+        self._lingering.drop(run)
         if self._live.get(run.key) is run:
             del self._live[run.key]
             self.timers.disarm(run.key)
@@ -459,6 +477,15 @@ class Runner:
     @staticmethod
     def _closed() -> JournalUnavailable:
         return JournalUnavailable("the server", "it is shutting down", "Ask again in a moment")
+
+
+def _is_idle(run: LiveRun) -> bool:
+    return not (run.pending or run.inbox or run.failure is not None or run.abandoned)
+
+
+def _rests(state: RunState) -> bool:
+    """Whether nothing happens to a run by itself but that time passes."""
+    return (state.status in _WAITING and not _is_worked_on(state)) or only_sleeps(state)
 
 
 def _is_worked_on(state: RunState) -> bool:
