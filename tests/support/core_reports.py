@@ -216,6 +216,7 @@ def child_seen(words: Iterable[str], body: Iterable[str]) -> ChildSeen:
         end=ChildEnd(output=output, variables=variables, failure=why, usage=usage)
         if is_over
         else None,
+        paused_by_parent="by-parent" in rest,
     )
 
 

@@ -78,7 +78,7 @@ def _wish(turn: Turn, seen: ChildSeen) -> None:
         turn.command(_tell(seen, Cancel(reason=state.stopping.reason)))
     elif state.paused and not is_paused:
         turn.command(_tell(seen, tasks.paused_with_parent()))
-    elif is_paused and not state.paused:
+    elif seen.paused_by_parent and not state.paused:
         turn.command(_tell(seen, Unpause(by_parent=True)))
 
 
@@ -306,6 +306,7 @@ def seen_of(state: RunState) -> ChildSeen:
         graph=state.graph_version,
         status=state.status,
         end=_end_of(state) if state.final else None,
+        paused_by_parent=state.paused_by_parent,
     )
 
 

@@ -244,6 +244,8 @@ class ChildSeen:
     status: int
     #: How it ended; None while it lives.
     end: ChildEnd | None
+    #: It is paused because its parent was. One that somebody paused by itself must not be told to go on whenever it is seen.
+    paused_by_parent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -631,3 +631,23 @@ async def test_a_crash_while_a_tree_is_paused_is_harmless_wherever_it_is(seed: i
         await turns(200)
 
     assert await play_through_crashes(definition, both, check, seed) > 9
+
+
+@in_virtual_time
+async def test_a_child_that_somebody_paused_is_left_alone_after_a_restart():
+    """Its parent goes on, and does not tell it to: telling would load it, and it would tell its parent, without end."""
+    store = FaultyStore()
+    async with rig(store) as it:
+        await Executor(it).connect()
+        await it.start(calling(work()))
+        await it.settle()
+        await change(it, only_child(it).run_id, Pause(reason="so"))
+        await it.settle()
+        it.crash()
+    async with rig(store) as it:
+        await it.settle()
+        reads = store.runs.reads
+        await it.settle()
+        assert store.runs.reads == reads
+        assert it.status(only_child(it).run_id) == "PAUSED"
+        assert it.status() == "RUNNING"
