@@ -13,8 +13,9 @@ from stepgraph_server.api.footprints import Footprints
 from stepgraph_server.api.requests import namespace_of
 from stepgraph_server.core import canonical
 from stepgraph_server.core.errors import GraphInvalid, Problem, Refused
-from stepgraph_server.core.graph import check_graph, compile_graph, references_of
+from stepgraph_server.core.graph import check_graph, compile_graph
 from stepgraph_server.core.instants import to_timestamp
+from stepgraph_server.core.references import references_of
 from stepgraph_server.core.render import render
 from stepgraph_server.core.validation.codes import WarningCode
 from stepgraph_server.engine.references import MAX_RESOLVED

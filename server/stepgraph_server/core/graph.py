@@ -8,7 +8,7 @@ bit masks over the nodes in bytewise order of their ids, which is the order that
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from stepgraph.v1 import graph_pb2
 from stepgraph_server.core import canonical, validation
@@ -24,6 +24,7 @@ from stepgraph_server.core.policies import (
     resolve_limits,
     resolve_retry,
 )
+from stepgraph_server.core.references import Reference, references_of
 from stepgraph_server.core.topology import members, reach_masks
 
 if TYPE_CHECKING:
@@ -204,13 +205,6 @@ class CompiledNode:
     expressions: Mapping[str, Expression]
 
 
-class Reference(NamedTuple):
-    """Where a graph names another one, and what it calls it."""
-
-    path: str
-    reference: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CompiledGraph:
     """A graph without a problem, ready to be walked.
@@ -229,9 +223,8 @@ class CompiledGraph:
         max_iterations: The most supersteps of a run, the server's default if the graph says nothing.
         time_limit: How long a run may take; None is no limit.
         offers_delegate: A model that sees tools may delegate: some node performs the carried delegation.
-        approval_filter: Tools that a person must approve; None if the graph says nothing of that.
+        approval_filter: Tools that a person must approve; empty, none.
         tools: Tools that it answers itself, by name.
-        answered: Those of them that a node answers.
         switch_paradigms: The paradigms that a model that sees tools may switch to; empty if no node carries that out.
         default_model: The model of LlmInfer nodes that name none; a template.
         references: The graphs that it names, those of the graphs inside it included.
@@ -250,9 +243,8 @@ class CompiledGraph:
     max_iterations: int
     time_limit: Span | None
     offers_delegate: bool
-    approval_filter: llm_pb2.ToolFilter | None
+    approval_filter: llm_pb2.ToolFilter
     tools: Mapping[str, graph_pb2.GraphTool]
-    answered: frozenset[str]
     switch_paradigms: tuple[str, ...]
     default_model: str
     references: tuple[Reference, ...]
@@ -310,10 +302,7 @@ def _build(
             from_duration(definition.time_limit) if definition.HasField("time_limit") else None
         ),
         tools={tool.definition.name: tool for tool in definition.tools},
-        answered=frozenset(node.answers for node in definition.nodes if node.answers),
-        approval_filter=(
-            definition.approval_filter if definition.HasField("approval_filter") else None
-        ),
+        approval_filter=definition.approval_filter,
         offers_delegate=any(
             action.HasField("delegate") and not action.delegate.HasField("task_template")
             for action in actions
@@ -329,23 +318,6 @@ def _build(
         default_model=definition.default_model,
         references=tuple(references_of(definition)),
     )
-
-
-def references_of(definition: graph_pb2.StateGraph, path: str = "") -> Iterator[Reference]:
-    """Yield the references of a definition to other graphs, of all that is inside it. That they end, the depth of messages sees to."""
-    named = [
-        (f"{path}nodes[{number}].action.subgraph.graph", node.action.subgraph.graph)
-        for number, node in enumerate(definition.nodes)
-        if node.action.HasField("subgraph")
-    ]
-    named += [
-        (f"{path}tools[{number}].graph", tool.graph) for number, tool in enumerate(definition.tools)
-    ]
-    for where, graph in named:
-        if graph.HasField("reference"):
-            yield Reference(f"{where}.reference", graph.reference)
-        elif graph.HasField("definition"):
-            yield from references_of(graph.definition, f"{where}.definition.")
 
 
 # ---- edges -------------------------------------------------------------------------------------

@@ -37,8 +37,7 @@ def is_needed(turn: Turn, task: Task) -> bool:
 
 def _is_sensitive(turn: Turn, task: Task) -> bool:
     state = turn.state
-    wanted = state.graph.approval_filter
-    if wanted is not None and filter_passes(wanted, task.key[1]):
+    if filter_passes(state.graph.approval_filter, task.key[1]):
         return True
     offered = _offered(state, task)
     if offered is not None and offered.requires_approval:

@@ -15,7 +15,8 @@ from stepgraph_server.core.errors import Refused, Violation
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from stepgraph_server.core.graph import CompiledGraph, Reference
+    from stepgraph_server.core.graph import CompiledGraph
+    from stepgraph_server.core.references import Reference
     from stepgraph_server.engine.graph_cache import GraphCache
     from stepgraph_server.storage.records import GraphVersionRecord
 

@@ -39,14 +39,14 @@ def poll(poll: Poll) -> Step:
     if action.HasField("filter"):
         calls = [call for call in calls if filter_passes(action.filter, call.name)]
     # Those that a node of the graph answers are left to it.
-    answered = poll.state.graph.answered
-    calls = [call for call in calls if call.name not in answered]
+    tools = poll.state.graph.tools
+    calls = [call for call in calls if call.name not in tools or tools[call.name].HasField("graph")]
     if not calls:
         return Done(decision=settled_decision(poll, performed=[]), decides=True)
-    tools = poll.state.tool_sets.get(poll.view.carried.tools_digest)
-    offered = tools.offered if tools is not None else {}
+    shown = poll.state.tool_sets.get(poll.view.carried.tools_digest)
+    offered = shown.offered if shown is not None else {}
     most = action.max_calls or len(calls)
-    effects = [_effect(call, offered, poll.state.graph.tools) for call in calls[:most]]
+    effects = [_effect(call, offered, tools) for call in calls[:most]]
     effects += [_beyond(call, most) for call in calls[most:]]
     return Await(tuple(effects), action.max_concurrency)
 

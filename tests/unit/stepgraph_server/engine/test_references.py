@@ -8,8 +8,9 @@ import pytest
 
 from stepgraph.v1 import graph_pb2, run_pb2
 from stepgraph_server.core.errors import Refused
-from stepgraph_server.core.graph import GraphDefaults, Reference
+from stepgraph_server.core.graph import GraphDefaults
 from stepgraph_server.core.instants import Instant
+from stepgraph_server.core.references import Reference
 from stepgraph_server.engine.graph_cache import GraphCache
 from stepgraph_server.engine.references import MAX_RESOLVED, resolve
 from stepgraph_server.storage.memory import MemoryGraphs
