@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from stepgraph_server.storage.records import RunRecord
     from stepgraph_server.storage.store import Store
 
+#: Child runs that are created at a time. One reply may want ten thousand, and other runs go on meanwhile.
+MAX_CREATING: Final = 32
 #: Trees of runs whose size is remembered.
 MAX_TREES: Final = 1_024
 #: Child runs of which is remembered what their parents were told when they were read.
@@ -115,6 +117,7 @@ class Children:
         self._spawn = spawn
         #: Child runs that are being created.
         self._coming: set[RunKey] = set()
+        self._creating: Final = asyncio.Semaphore(MAX_CREATING)
         #: How many runs a tree has, by its root.
         self._sizes: OrderedDict[RunKey, int] = OrderedDict()
         #: By child run: where its journal and its parent's ended when the parent was last told of it for having been read.
@@ -186,7 +189,8 @@ class Children:
     async def _create(self, wanted: _Wanted) -> None:
         """Create a child run, however long the store can't be written; or tell its parent why there will be none."""
         try:
-            await self._persist(lambda: self._make(wanted))
+            async with self._creating:
+                await self._persist(lambda: self._make(wanted))
         except StepgraphError as error:
             self._refuse(wanted.parent, wanted.task_id, _why_not(error, wanted.task_id))
         finally:

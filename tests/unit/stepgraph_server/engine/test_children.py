@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import itertools
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from stepgraph.v1 import graph_pb2, interrupt_pb2, run_pb2, run_service_pb2
 from stepgraph_server.core.errors import Refused
 from stepgraph_server.core.inputs import Cancel, Pause, RunLimits, Unpause
+from stepgraph_server.engine import children as engine_children
 from stepgraph_server.engine.callers import Caller
+from stepgraph_server.engine.children import Children
 from stepgraph_server.engine.live import Delivery
 from stepgraph_server.storage.records import RunKey
 from tests.support.engine_executor import Executor, cancelled, failed, succeeded
@@ -372,6 +374,40 @@ async def test_a_tree_has_a_size():
         assert len(children(it)) == 8
         [ended] = events(it, "run_failed")
         assert ended.run_failed.failure.code == "RUN_TREE_TOO_LARGE"
+
+
+@in_virtual_time
+async def test_one_reply_creates_only_so_many_child_runs_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may want ten thousand; all are created, and other runs go on meanwhile."""
+    at_once, most = 0, 0
+    create = Children._try
+
+    async def slowly(self: Children, wanted: Any) -> None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await turns(3)
+        await create(self, wanted)
+        at_once -= 1
+
+    monkeypatch.setattr(Children, "_try", slowly)
+    definition = graph(
+        {
+            "each": {
+                "action": {"map": {"items": "[1, 2, 3, 4, 5, 6, 7]", "body": {"node_id": "sub"}}}
+            },
+            "sub": {"action": {"subgraph": {}}},
+        }
+    )
+    definition.nodes[1].action.subgraph.graph.definition.CopyFrom(graph({"end": {}}))
+    monkeypatch.setattr(engine_children, "MAX_CREATING", 3)
+    async with rig() as it:
+        await it.start(definition)
+        await turns(100)
+        assert it.status() == "COMPLETED"
+        assert (len(children(it)), most) == (7, 3)
 
 
 @in_virtual_time
