@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stepgraph.v1 import graph_pb2, interrupt_pb2, run_pb2, run_service_pb2
+from stepgraph_server.core import invariants
 from stepgraph_server.core.errors import Refused
 from stepgraph_server.core.inputs import Cancel, Pause, RunLimits, Unpause
 from stepgraph_server.engine import children as engine_children
@@ -687,3 +688,70 @@ async def test_a_child_that_somebody_paused_is_left_alone_after_a_restart():
         assert store.runs.reads == reads
         assert it.status(only_child(it).run_id) == "PAUSED"
         assert it.status() == "RUNNING"
+
+
+async def meddle(it: Rig, dice: random.Random) -> None:
+    """Let somebody do something to some run of the tree."""
+    run_id = dice.choice(["r1", *children(it)])
+    wish = dice.choice(["pause", "unpause", "answer", "answer", "answer", "wait"])
+    with contextlib.suppress(Refused):
+        match wish:
+            case "pause":
+                await change(it, run_id, Pause(reason="so"))
+            case "unpause":
+                await change(it, run_id, Unpause())
+            case "answer" if it.status(run_id) == "SUSPENDED" and events(
+                it, "interrupt_opened", run_id
+            ):
+                await proceed(it, run_id)
+            case _:
+                pass
+    await turns(dice.randint(1, 60))
+
+
+@in_virtual_time
+@pytest.mark.parametrize("seed", range(8))
+async def test_a_tree_comes_to_its_end_whatever_is_done_to_its_runs_and_however_often_it_dies(
+    seed: int,
+) -> None:
+    """And every run of it keeps all invariants: nothing begins twice, and no parent ends before what it waits for."""
+    dice = random.Random(seed)
+    two = graph(
+        {"split": {}, **{name: {"action": {"subgraph": {}}} for name in "ab"}},
+        ["split > a", "split > b"],
+    )
+    two.nodes[1].action.subgraph.graph.definition.CopyFrom(calling(question(), name="middle"))
+    two.nodes[2].action.subgraph.graph.definition.CopyFrom(question())
+    store = FaultyStore()
+    async with rig(store) as it:
+        await it.start(two)
+        it.crash()
+    for _ in range(5):
+        store.journal.chance = random.Random(dice.random())
+        async with rig(store) as it:
+            die_after(it, dice.randint(1, 12))
+            executor = await Executor(it, script=succeeded).connect()
+            for _ in range(dice.randint(1, 6)):
+                await _for_a_while(meddle(it, dice))
+            it.crash()
+    async with rig(store) as it:
+        executor = await Executor(it, script=succeeded).connect()
+        await asyncio.sleep(60)
+        for _ in range(8):
+            for run_id in ("r1", *children(it)):
+                if it.status(run_id) == "PAUSED":
+                    await change(it, run_id, Unpause())
+                await turns(100)
+                if it.status(run_id) == "SUSPENDED" and "interrupt_opened" in store.kinds(run_id):
+                    await proceed(it, run_id)
+            await turns(100)
+        assert len(children(it)) == 3
+        for run_id in ("r1", *children(it)):
+            assert it.status(run_id) == "COMPLETED", [
+                (each, it.status(each), store.kinds(each)[-4:]) for each in ("r1", *children(it))
+            ]
+            key = RunKey(NAMESPACE, run_id)
+            record = await it.runner.folder.record(key)
+            state = await it.runner.folder.fold_until(key, record, None)
+            assert invariants.check(state, store.events(run_id)) == []
+        it.check_quiescent()
