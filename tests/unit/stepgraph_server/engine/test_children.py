@@ -730,12 +730,12 @@ async def test_a_tree_comes_to_its_end_whatever_is_done_to_its_runs_and_however_
         store.journal.chance = random.Random(dice.random())
         async with rig(store) as it:
             die_after(it, dice.randint(1, 12))
-            executor = await Executor(it, script=succeeded).connect()
+            await Executor(it, script=succeeded).connect()
             for _ in range(dice.randint(1, 6)):
                 await _for_a_while(meddle(it, dice))
             it.crash()
     async with rig(store) as it:
-        executor = await Executor(it, script=succeeded).connect()
+        await Executor(it, script=succeeded).connect()
         await asyncio.sleep(60)
         for _ in range(8):
             for run_id in ("r1", *children(it)):
