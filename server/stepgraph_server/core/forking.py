@@ -15,12 +15,15 @@ from stepgraph_server.core import interrupts, steps, tasks, tool_approvals
 from stepgraph_server.core.errors import Refused, Violation
 from stepgraph_server.core.inputs import Answer, StartChild
 from stepgraph_server.core.instants import from_timestamp
+from stepgraph_server.core.json_text import JsonTextError
+from stepgraph_server.core.preparing import NotPrepared, prepare
 from stepgraph_server.core.results import accept_result
 from stepgraph_server.core.scheduling import reset_policies
 from stepgraph_server.core.spawning import bodies, body_of
 from stepgraph_server.core.state import TaskStatus, Tokens, carry
 from stepgraph_server.core.step_replies import accept_reply
-from stepgraph_server.core.values import check_update
+from stepgraph_server.core.templates import RenderError
+from stepgraph_server.core.values import ValueNotReadable, check_update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,6 +58,7 @@ def on_fork(turn: Turn, fork: Fork) -> None:
     results = _accepted(turn, fork)
     questions = [state.questions[name].interrupt for name in asked.values()]
     turn.emit("run_forked", fork.forked)
+    _refuse_if_unprepared(state, fork)
     for question in questions:
         if question.task_id:
             # What would be called may be another call now.
@@ -81,6 +85,24 @@ def on_fork(turn: Turn, fork: Fork) -> None:
             # Another id of a run, another id of the child run.
             turn.command(StartChild(task=task))
     steps.line_up(turn)
+
+
+def _refuse_if_unprepared(state: RunState, fork: Fork) -> None:
+    """Refuse changes with which an outstanding task has no input any more.
+
+    The one refusal that comes when something was emitted already: what an input would be shows in the changed state only, and that
+    state is nobody's yet.
+    """
+    given = dict(fork.results)
+    for task in state.tasks.values():
+        if task.id in given or task.status is TaskStatus.SLEEPING:
+            continue
+        try:
+            prepare(state, task)
+        except (NotPrepared, RenderError, ValueNotReadable, JsonTextError) as error:
+            path = "patch" if fork.forked.HasField("patch") else "graph"
+            what = f"with it the input of {task.id} can't be made: {error}"
+            _refuse_change(path, what, "", [])
 
 
 def _asker(question: interrupt_pb2.Interrupt) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from stepgraph.v1 import edge_condition_pb2, task_pb2
 from stepgraph_server.core.actions import poll_action
 from stepgraph_server.core.actions.inputs import NO_INPUT, condition_input, tool_input
-from stepgraph_server.core.actions.step import Await, Child, Effect, Poll, Step
+from stepgraph_server.core.actions.step import Await, Child, Effect, Fail, Poll, Step
 from stepgraph_server.core.state import TaskStatus
 from stepgraph_server.core.step_context import PollInput
 from stepgraph_server.core.step_effects import child_of, effect_of
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from stepgraph_server.core.turn import Turn
 
 
+class NotPrepared(Exception):
+    """The input of a task can't be made again: its action does not ask for it any more. Only a fork with changes can do that."""
+
+
 def poll_of(state: RunState, activation: Activation, number: int, turn: Turn | None) -> Poll:
     """Return what an action sees at its turn `number`. Without a `turn` it is polled by a fold, where all was recorded."""
     results = tuple([each for each in activation.results if each is not None]) if number else ()
@@ -32,7 +36,7 @@ def poll_of(state: RunState, activation: Activation, number: int, turn: Turn | N
 
 
 def prepare(state: RunState, task: Task) -> Prepared:
-    """Return the input of an outstanding task, made again if it was lost with a restart."""
+    """Return the input of an outstanding task, made again if it was lost with a restart. Raises NotPrepared."""
     if task.prepared is None:
         task.prepared = made = _made_again(state, task)
         if task.args is not None:
@@ -63,10 +67,16 @@ def _made_again(state: RunState, task: Task) -> Prepared:
             return child_of(state, opened.effect)
         return effect_of(state, activation, opened).prepared
     step: Step = poll_action(poll_of(state, activation, activation.turn, None))
-    assert isinstance(step, Await), step
+    if isinstance(step, Fail):
+        raise NotPrepared(step.failure.message)
+    if not isinstance(step, Await) or task.index >= len(step.effects):
+        message = f"{activation.node.id} does not ask for it any more"
+        raise NotPrepared(message)
     effect = step.effects[task.index]
-    assert isinstance(effect, Effect | Child), effect
+    if not isinstance(effect, Effect | Child):
+        message = f"{activation.node.id} has an answer to it already"
+        raise NotPrepared(message)
     return effect if isinstance(effect, Child) else effect.prepared
 
 
-__all__ = ["poll_of", "prepare"]
+__all__ = ["NotPrepared", "poll_of", "prepare"]

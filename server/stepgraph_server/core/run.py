@@ -4,7 +4,8 @@
     evolve(state, event)
 
 Rules: `decide` advances the state that it is given through `evolve`, event by event, and nothing else does; folding the
-same events anywhere gives the same state. A refused input raises before it has emitted anything. The caller makes the
+same events anywhere gives the same state. A refused input raises before it has emitted anything (but for
+a fork whose changes fit nothing: the state that it was decided on is nobody's yet). The caller makes the
 events durable before it does anything that follows from them, and drops the state if it can't.
 """
 
