@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
@@ -42,3 +43,16 @@ def test_a_fork_with_another_result(stage: Stage) -> None:
     printed = stage.run("fork_with_result.py")
     assert re.search(r"the run:  declined, it costs 113; called find_supplier, price\n", printed)
     assert re.search(r"the fork: ordered at the lamp shop; called order\n", printed)
+
+
+def test_child_runs_that_ask(stage: Stage) -> None:
+    """Each claim is a run of its own; a refusal of one is a failure among the results of the others."""
+    printed = stage.run("child_runs.py")
+    asked = [line for line in printed.splitlines() if line.startswith("a child run asks")]
+    assert sorted(asked) == [
+        "a child run asks: Pay 900 for the hotel?",
+        "a child run asks: Pay 9000 for the yacht?",
+    ]
+    found = json.loads(printed[printed.index("[") :])
+    assert found[:2] == ["paid 40 for the train", "paid 900 for the hotel"]
+    assert found[2]["failure"]["code"] == "ABORTED_BY_PERSON"
