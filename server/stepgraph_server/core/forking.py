@@ -250,6 +250,7 @@ def apply_run_forked(state: RunState, event: event_pb2.RunEvent) -> None:
             tasks.arm(state, task)
     state.waiting_children = 0
     for activation in (*state.activations.values(), *state.spawned.values()):
+        activation.spent = 0
         if activation.program is not None:
             # Whoever has its turns has them of the other run.
             activation.program.forget_holder()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from stepgraph_server.core.turn import Turn
 
 DEFAULT_MAX_TURNS: Final = 24
+_SPEND_TOKENS: Final = frozenset({"llm", "graph"})
 
 
 def go_on(turn: Turn, activation: Activation) -> Done | Fail | Activation | None:
@@ -110,10 +111,10 @@ def _poll(turn: Turn, activation: Activation, number: int) -> Fail | None:
         )
         details = {"max_turns": str(most), "turn": str(number), "program": action.program}
         return Fail(failure=failure("MAX_TURNS", message, source=node.id, details=details))
-    spent = budget_failure(turn.state, node.id)
-    if spent is not None:
-        return Fail(failure=spent)
     if number == 0:
+        spent = budget_failure(turn.state, activation)
+        if spent is not None:
+            return Fail(failure=spent)
         try:
             # It is the same at every turn, so it is only here that it may turn out not to work.
             program_input(turn.state, activation)
@@ -149,6 +150,10 @@ def _start(turn: Turn, activation: Activation, program: StepProgram, index: int)
         end = sleep_end(sleep, program.answered_at)
         scheduling.schedule_sleep(turn, activation, sleep_label(sleep), end, program.turn, index)
         return None
+    if opened.effect.WhichOneof("kind") in _SPEND_TOKENS:
+        spent = budget_failure(turn.state, activation)
+        if spent is not None:
+            return Fail(failure=spent)
     if opened.effect.HasField("graph"):
         child = child_of(turn.state, opened.effect)
         scheduling.schedule_child(turn, activation, child, program.turn, index)

@@ -164,12 +164,22 @@ class Activation:
     parent: Activation | None = None
     #: Its place among what was spawned with it.
     place: int = 0
+    #: Tokens that a node of the superstep has used, with all that it spawned.
+    spent: int = 0
     #: The call that the node answers; None if it answers none.
     call: conversation_pb2.ToolCallBlock | None = None
     #: The input of spawned work, and of a node that answers a call.
     given: value_pb2.Value | None = None
     #: Transient: what its action gave, so that evolve need not ask the action again.
     settled: Settled | None = None
+
+    @property
+    def root(self) -> Activation:
+        """The node of the superstep that it belongs to: itself, or what spawned it, however far up."""
+        found = self
+        while found.parent is not None:
+            found = found.parent
+        return found
 
     @property
     def is_full(self) -> bool:

@@ -207,7 +207,7 @@ def _await_effects(turn: Turn, activation: Activation, step: Await) -> bool:
         isinstance(effect, Child) or (isinstance(effect, Effect) and effect.spends_tokens)
         for effect in step.effects
     ):
-        spent = budget_failure(turn.state, activation.node.id)
+        spent = budget_failure(turn.state, activation)
         if spent is not None:
             fail_node(turn, activation, spent)
             return False

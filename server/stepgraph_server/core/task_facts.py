@@ -38,7 +38,7 @@ from stepgraph_server.core.tasks import arm
 from stepgraph_server.core.view import updated
 
 if TYPE_CHECKING:
-    from stepgraph.v1 import event_pb2, task_pb2, transition_pb2
+    from stepgraph.v1 import event_pb2, llm_pb2, task_pb2, transition_pb2
     from stepgraph_server.core.instants import Instant
 
     Result = task_pb2.TaskResult | failure_pb2.Failure
@@ -217,20 +217,27 @@ def apply_task_completed(state: RunState, event: event_pb2.RunEvent) -> None:
         return
     kind = result.WhichOneof("kind")
     if kind == "llm" and result.llm.HasField("usage"):
-        state.tokens.add(result.llm.usage)
+        _spend(state, state.tasks[task_id], result.llm.usage)
     elif kind == "agent":
-        state.tokens.add(result.agent.usage)
+        _spend(state, state.tasks[task_id], result.agent.usage)
     _end(state, state.tasks[task_id], result)
     state.remembered[task_id] = (attempt, result)
     if len(state.remembered) > MAX_REMEMBERED_TASKS:
         state.remembered.popitem(last=False)
 
 
+def _spend(state: RunState, task: Task, usage: llm_pb2.Usage) -> None:
+    """Count what a task cost, in the run and in the node that it belongs to."""
+    before = state.tokens.used
+    state.tokens.add(usage)
+    task.activation.root.spent += state.tokens.used - before
+
+
 def _complete_without_attempt(state: RunState, fact: event_pb2.TaskCompleted) -> None:
     """No executor worked: a sleep or a child run is over, a person refused, a fork was given the result, a call can't run, a Map begins."""
     task = state.tasks.get(fact.task_id)
     if task is not None:
-        state.tokens.add(fact.result.graph.usage)
+        _spend(state, task, fact.result.graph.usage)
         _end(state, task, fact.result)
         return
     activation, middle, last = _locate(state, fact.task_id)
@@ -257,8 +264,8 @@ def _answer_itself(
 def apply_task_failed(state: RunState, event: event_pb2.RunEvent) -> None:
     """An attempt failed; the task waits for its next try, or has failed for good."""
     fact = event.task_failed
-    state.tokens.add(fact.usage)
     task = state.tasks[fact.task_id]
+    _spend(state, task, fact.usage)
     if task.poll:
         _forget_holder(task)
     if fact.HasField("retry_time"):
@@ -288,8 +295,8 @@ def apply_task_lost(state: RunState, event: event_pb2.RunEvent) -> None:
 def apply_task_cancelled(state: RunState, event: event_pb2.RunEvent) -> None:
     """The task is over."""
     fact = event.task_cancelled
-    state.tokens.add(fact.usage)
     task = state.tasks.pop(fact.task_id)
+    _spend(state, task, fact.usage)
     _leave_counts(state, task)
     _count(task.activation, -1)
 
