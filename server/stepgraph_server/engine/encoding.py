@@ -20,6 +20,8 @@ _EVENTS_FIELD = 1
 
 def encode_append(key: RunKey, state: RunState, events: list[event_pb2.RunEvent]) -> Append:
     """Return the append that stores new events; `state` is the one after them."""
+    # One by one, not inside one EventBatch: that would save 2 us of some 250 per node, but results that a run remembers would
+    # each keep the memory of all events of their decision, 2.6 KB instead of 1.2.
     batch = wire.join_repeated(_EVENTS_FIELD, [event.SerializeToString() for event in events])
     state.journal_bytes += len(batch)
     return Append(
