@@ -93,7 +93,7 @@ def status_names(
 
 
 def reply_to(text: str) -> InterruptAnswer:
-    """Read an answer as one word: `proceed`, `revise:TEXT`, `choose:ID`, `abort:TEXT` or `reply:TEXT`."""
+    """Read an answer as one word: `proceed`, `revise:TEXT`, `choose:ID`, `abort:TEXT`, `reply:TEXT`, `reply-json:JSON` or `failed:CODE`."""
     kind, colon, rest = text.partition(":")
     match kind, bool(colon):
         case "proceed", False:
@@ -106,8 +106,15 @@ def reply_to(text: str) -> InterruptAnswer:
             return answers.abort(rest)
         case "reply", True:
             return answers.reply(rest)
+        case "reply-json", True:
+            return answers.reply(json_value(rest))
+        case "failed", True:
+            return answers.failed(rest)
         case _:
-            message = f"{text!r} is no answer: write proceed, revise:TEXT, choose:ID, abort:TEXT or reply:TEXT"
+            message = (
+                f"{text!r} is no answer: write proceed, revise:TEXT, choose:ID, abort:TEXT, "
+                "reply:TEXT, reply-json:JSON or failed:CODE"
+            )
             raise click.UsageError(message)
 
 

@@ -176,7 +176,7 @@ class _ForkOptions(TypedDict):
     type=pair,
     multiple=True,
     metavar="ACTIVATION=ANSWER",
-    help="Another answer to an open question: 4/approve=proceed, =revise:TEXT, =choose:ID, =abort:TEXT or =reply:TEXT.",
+    help="Another answer to an open question: 4/approve=proceed, =revise:TEXT, =choose:ID, =abort:TEXT, =reply:TEXT, =reply-json:JSON or =failed:CODE.",
 )
 @click.option(
     "--result",

@@ -71,6 +71,8 @@ def test_a_run_is_forked_with_what_is_to_be_different(run, server, one) -> None:
         ("choose:yes", "choose"),
         ("abort", "abort"),
         ("reply:x", "reply"),
+        ("reply-json:[1]", "reply"),
+        ("failed:GONE", "failed"),
     ],
 )
 def test_a_fork_may_have_another_answer(run, server, one, answer, kind) -> None:
