@@ -40,8 +40,14 @@ COLUMNS = (Column(name="RUN"), Column(name="WHAT", is_flexible=True), Column(nam
 
 
 def screen(width: int) -> Console:
+    """Return a terminal, whatever the environment of the tests says of theirs."""
     return Console(
-        file=io.StringIO(), width=width, force_terminal=True, no_color=True, soft_wrap=True
+        file=io.StringIO(),
+        width=width,
+        force_terminal=True,
+        no_color=True,
+        soft_wrap=True,
+        _environ={"TERM": "xterm"},
     )
 
 
@@ -114,6 +120,8 @@ def test_prose_goes_on_below_where_it_began() -> None:
 def test_a_line_is_cut_only_on_a_terminal(monkeypatch, capsys) -> None:
     """What is fitted loses its end where it would be wrapped, and nowhere else."""
     monkeypatch.setenv("COLUMNS", "10")
+    # A dumb one is taken to have 80.
+    monkeypatch.setenv("TERM", "xterm")
     Output().fitted("x" * 20)
     assert capsys.readouterr().out == "x" * 20 + "\n"
     settings = Settings(color=Color.ALWAYS)
