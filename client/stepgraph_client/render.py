@@ -235,8 +235,9 @@ class Narrator:
         elif task.HasField("due_time"):
             until = wording.time_text(task.due_time)
             yield Line(text=f"  {self._task(task.task_id)}, over at {until}", tone=Tone.QUIET)
-        else:
-            yield Line(text=f"  {self._task(task.task_id)} waits for an executor with room")
+        elif not task.child_run_id:
+            # Or for a person who has to approve it, whose question follows at once.
+            yield Line(text=f"  {self._task(task.task_id)} waits to be given out")
 
     def _task_assigned(self, event: RunEvent) -> Iterator[Telling]:
         task = event.task_assigned

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from stepgraph.v1.event_pb2 import RunEvent
 from stepgraph_client.render import who
-from stepgraph_client.wording import graph_text, names_text, requirement_text, shortened
+from stepgraph_client.wording import graph_text, names_text, requirement_text, shortened, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from stepgraph.v1.event_pb2 import TaskScheduled
     from stepgraph.v1.interrupt_pb2 import Interrupt
 
 #: So much of a path is looked at before it is cut to the width of a terminal.
@@ -31,6 +32,7 @@ class OpenTask:
     label: str
     since_s: float
     executor_id: str = ""
+    #: Why no executor works on it, if that is anything but that none had room.
     trouble: str = ""
 
 
@@ -117,6 +119,7 @@ class RunPicture:
             label=task.label or requirement_text(task.requirement),
             since_s=seconds_of(event),
             executor_id=task.assignment.executor_id,
+            trouble=_without_executor(task),
         )
 
     def _task_assigned(self, event: RunEvent) -> None:
@@ -166,9 +169,13 @@ class RunPicture:
     def _interrupt_opened(self, event: RunEvent) -> None:
         question = event.interrupt_opened.question
         self.questions[question.interrupt_id] = question
+        if question.task_id:
+            self._change(question.task_id, event, executor_id="", trouble="waits for approval")
 
     def _interrupt_answered(self, event: RunEvent) -> None:
-        self.questions.pop(event.interrupt_answered.interrupt_id, None)
+        question = self.questions.pop(event.interrupt_answered.interrupt_id, None)
+        if question is not None and question.task_id:
+            self._change(question.task_id, event, executor_id="", trouble="")
 
     def _interrupt_closed(self, event: RunEvent) -> None:
         self.questions.pop(event.interrupt_closed.interrupt_id, None)
@@ -179,6 +186,13 @@ _TAKERS: Mapping[str, Callable[[RunPicture, RunEvent], None]] = {
     for name, taker in vars(RunPicture).items()
     if name.removeprefix("_") in RunEvent.DESCRIPTOR.fields_by_name
 }
+
+
+def _without_executor(task: TaskScheduled) -> str:
+    """Return what a task waits for that no executor performs; empty if one does."""
+    if task.child_run_id:
+        return f"is run {task.child_run_id}"
+    return f"over at {time_text(task.due_time)}" if task.HasField("due_time") else ""
 
 
 def seconds_of(event: RunEvent) -> float:

@@ -53,9 +53,7 @@ def test_deltas_run_on_and_are_ended_before_the_next_line() -> None:
         shown(""),
         RunEvent(run_unpaused=pb.RunUnpaused()),
     )
-    assert text == (
-        "  think · llm m waits for an executor with room\n  │ Sunny.\n  │ Warm.\ngoes on\n"
-    )
+    assert text == ("  think · llm m waits to be given out\n  │ Sunny.\n  │ Warm.\ngoes on\n")
 
 
 def test_streams_that_come_at_once_are_kept_apart() -> None:

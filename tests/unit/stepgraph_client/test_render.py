@@ -65,7 +65,7 @@ EVERY = {
     ),
     "task_scheduled": (
         pb.TaskScheduled(task_id=TASK, requirement=Requirement(llm=Requirement.Llm(model="m"))),
-        ["  think · model m waits for an executor with room"],
+        ["  think · model m waits to be given out"],
     ),
     "task_assigned": (
         pb.TaskAssigned(task_id=TASK, assignment=TaskAssignment(attempt=2, executor_id="e")),

@@ -45,6 +45,27 @@ def test_a_run_that_goes_on_shows_its_path_and_since_when() -> None:
     assert not made.is_over
 
 
+def test_a_task_that_no_executor_has_says_why() -> None:
+    """A sleep, a child run, and a call that a person has to approve first."""
+    kinds = (
+        pb.TaskScheduled(task_id="1/a/t0/e0", due_time=Timestamp(seconds=60)),
+        pb.TaskScheduled(task_id="1/a/t0/e1", child_run_id="c0ffee"),
+        pb.TaskScheduled(task_id="1/a/t0/e2"),
+    )
+    made = picture(*(at(1, task_scheduled=each) for each in kinds))
+    assert [each.trouble for each in made.tasks.values()] == [
+        "over at 1970-01-01 00:01:00Z",
+        "is run c0ffee",
+        "",
+    ]
+    opened = pb.InterruptOpened()
+    opened.question.interrupt_id, opened.question.task_id = "q", "1/a/t0/e2"
+    made.take(at(2, interrupt_opened=opened))
+    assert made.tasks["1/a/t0/e2"].trouble == "waits for approval"
+    made.take(at(3, interrupt_answered=pb.InterruptAnswered(interrupt_id="q")))
+    assert made.tasks["1/a/t0/e2"].trouble == ""
+
+
 def test_a_task_is_shown_as_it_stands() -> None:
     made = picture(scheduled())
     assert (made.tasks[TASK].name, made.tasks[TASK].label) == ("think", "model m")
