@@ -127,7 +127,8 @@ def _of_attempt(task: Task, connected: Connected) -> str:
 def _of_child(task: Task, run_id: str) -> str:
     if not task.child_started:
         return f"{task.label} is about to start as child run {run_id}"
-    does = "waits for people" if task.child_waits else "goes on"
+    # Whether it works, is paused or waits for an executor, it says itself.
+    does = "waits for people" if task.child_waits else "is not over"
     return f"{task.label} is child run {run_id}, which {does}: stepgraph runs explain {run_id}"
 
 
