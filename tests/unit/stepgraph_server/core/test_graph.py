@@ -222,11 +222,12 @@ def test_warnings_don_t_refuse_a_graph() -> None:
     compile_graph(definition, DEFAULTS)
 
 
-def test_a_graph_of_2000_nodes_compiles_within_a_second() -> None:
+def test_a_graph_of_2000_nodes_compiles_within_seconds() -> None:
     definition = chain(2_000)
-    # The process's own time, because others may have the machine; it takes about a third of that.
+    # The process's own time, because others may have the machine. It takes half a second, and twice that while coverage is
+    # measured; what grows with the square of the nodes would take minutes.
     started = time.process_time()
     built = compile_graph(definition, DEFAULTS)
-    assert time.process_time() - started < 1.0
+    assert time.process_time() - started < 3.0
     assert built.nodes["n0"].reach.bit_count() == 2_000
     assert check_graph(definition, DEFAULTS).warnings == ()
