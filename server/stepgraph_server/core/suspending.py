@@ -67,7 +67,8 @@ def resume(
     program = activation.program
     if program is None:
         activation.turn += 1
-        activation.results = [answer]
+        # It performs no call.
+        activation.results, activation.call_ids = [answer], [""]
     else:
         kind = question.interrupt.reason.WhichOneof("kind")
         program.end(program.turn, 0, f"suspend {kind}", answer)

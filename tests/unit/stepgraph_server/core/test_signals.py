@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from stepgraph.v1 import task_pb2, transition_pb2
 from stepgraph_server.core.errors import Refused
-from stepgraph_server.core.inputs import Cancel, Signal
+from stepgraph_server.core.inputs import Cancel, Signal, TimePassed
 from stepgraph_server.core.names import MAX_KEPT_SIGNALS
 from stepgraph_server.core.run import decide
-from stepgraph_server.core.state import KeptSignal
-from tests.support.core_pieces import compiled, started, text
+from stepgraph_server.core.state import KeptSignal, Phase
+from tests.support.core_pieces import compiled, started, succeeded, text
 
 WAITS = compiled("nodes: [{id: a, wait_signal: {name: go, count: 2}}]")
 ASKS = compiled("nodes: [{id: a, human_approval: Go on?}]")
@@ -44,3 +45,20 @@ def test_a_payload_may_be_missing() -> None:
     run.happen(Signal(name="go"))
     assert run.state.result is not None
     assert run.state.result.output.json == '["one",""]'
+
+
+def test_who_has_got_a_signal_can_fail_and_be_stopped_behind_it() -> None:
+    """Its edges wait for an executor then, and nothing of it is about a call of a model."""
+    waits = compiled(
+        "nodes: [{id: a, wait_signal: {name: go}}, {id: b, assign: {}}]\n"
+        "edges: [{from: a, to: b, when: {custom: good}}]\n"
+    )
+    wrong = task_pb2.TaskResult(tool=transition_pb2.ToolResult())
+    for happened in (Cancel(reason="enough"), succeeded("1/a/c/a.b", wrong)):
+        run = started(waits)
+        run.happen(Signal(name="go"))
+        assert run.state.activations["1/a"].phase is Phase.ROUTING
+        run.happen(happened)
+        run.now += run.world.limits.cancel_grace
+        run.happen(TimePassed())
+        assert run.state.final
