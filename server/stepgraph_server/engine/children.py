@@ -17,7 +17,6 @@ from stepgraph.v1 import failure_pb2, run_pb2
 from stepgraph_server.core.children import ChildPlan, plan_of, run_started, seen_of
 from stepgraph_server.core.errors import GraphInvalid, Quarantined, Refused, StepgraphError
 from stepgraph_server.core.failures import CODES, failure
-from stepgraph_server.core.graph import Reference
 from stepgraph_server.core.inputs import (
     Cancel,
     ChildRefused,
@@ -29,6 +28,7 @@ from stepgraph_server.core.inputs import (
     TellParent,
 )
 from stepgraph_server.core.preparing import prepare
+from stepgraph_server.core.references import Reference
 from stepgraph_server.core.run import live_status, new_state
 from stepgraph_server.core.state import TaskStatus
 from stepgraph_server.core.tasks import child_run_id
