@@ -147,3 +147,39 @@ def test_states_differ_where_their_parts_do() -> None:
     other.activations["2/a"].results = []
     other.variables["x"] = text("y")
     assert len(difference(one, other)) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("child_started", "can't begin"),
+        ("child_status_changed", "there is no such child"),
+    ],
+)
+def test_what_is_said_of_a_child_that_is_not_there_is_found(kind: str, said: str) -> None:
+    """I11: a child begins once, and nothing is said of one that did not."""
+    run = started(GRAPH)
+    event = event_pb2.RunEvent(sequence=99)
+    getattr(event, kind).task_id = "1/a/t0/e0"
+    assert any(said in line for line in check(run.state, [*run.events, event]))
+
+
+def test_a_run_that_ends_before_its_child_is_found() -> None:
+    """I11: a parent's end is behind all its children's."""
+    run = started(GRAPH)
+    scheduled = event_pb2.RunEvent(sequence=98)
+    scheduled.task_scheduled.task_id = "1/a/t0/e9"
+    scheduled.task_scheduled.child_run_id = "c"
+    ended = event_pb2.RunEvent(sequence=99)
+    ended.run_completed.result.name = "g"
+    lines = check(run.state, [*run.events, scheduled, ended])
+    assert any("it ends before 1/a/t0/e9" in line for line in lines)
+
+
+def test_children_and_sleeps_that_are_miscounted_are_found() -> None:
+    """They are counted, so that nobody has to look at all tasks."""
+    run = started(GRAPH)
+    run.state.children, run.state.sleeping = 1, 2
+    lines = check(run.state, run.events)
+    assert any("0 children, 0 waiting, not 1 and 0" in line for line in lines)
+    assert any("0 tasks sleep, not 2" in line for line in lines)

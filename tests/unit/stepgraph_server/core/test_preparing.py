@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from stepgraph.v1 import task_pb2
+import pytest
+
+from stepgraph.v1 import conversation_pb2, task_pb2
 from stepgraph_server.core.actions.inputs import NO_INPUT
-from stepgraph_server.core.preparing import poll_of, prepare
-from tests.support.core_pieces import compiled, started
+from stepgraph_server.core.preparing import NotPrepared, poll_of, prepare
+from tests.support.core_pieces import compiled, started, succeeded, world
 
 TOOL = compiled('nodes: [{id: a, tool_call: {tool_name: t, args_template: "{\\"n\\": 1}"}}]')
 
@@ -33,3 +35,33 @@ def test_who_polls_without_a_turn_sees_no_world() -> None:
     (activation,) = run.state.activations.values()
     poll = poll_of(run.state, activation, 0, None)
     assert (poll.turn, poll.results, poll.world) == (0, (), None)
+
+
+def test_an_action_that_asks_for_something_else_now_has_no_input_for_it() -> None:
+    """A fork may change the state or the graph under a task; it says why that does not fit."""
+    run = started(TOOL)
+    (task,) = run.state.tasks.values()
+    task.prepared, task.index = None, 3
+    with pytest.raises(NotPrepared, match="a does not ask for it any more"):
+        prepare(run.state, task)
+
+
+def test_a_call_that_has_an_answer_by_now_has_no_input() -> None:
+    """The model's call is judged by what it was offered."""
+    offering = world()
+    offering.offer("search", '{"type": "object"}')
+    graph = compiled(
+        "nodes: [{id: a, llm_infer: {include_tool_definitions: true}}, {id: b, run_requested_tools: {}}]\n"
+        "edges: [{from: a, to: b}]"
+    )
+    run = started(graph, offering)
+    (task,) = run.state.tasks.values()
+    reply = task_pb2.TaskResult()
+    reply.llm.message.role = conversation_pb2.ROLE_ASSISTANT
+    reply.llm.message.content.add().tool_call.name = "search"
+    run.happen(succeeded(task.id, reply))
+    (task,) = run.state.tasks.values()
+    task.prepared = None
+    run.state.tool_sets.clear()
+    with pytest.raises(NotPrepared, match="b has an answer to it already"):
+        prepare(run.state, task)
