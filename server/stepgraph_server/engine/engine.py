@@ -200,7 +200,9 @@ class Engine:
         if record.is_final:
             return record.to_run(), []
         run = await self._runner.settled(key)
-        assert run.state is not None, "it is settled"
+        while run.state is None:
+            # An append has failed since it was settled, and it is being read again.
+            run = await self._runner.settled(key)
         waits = waits_of(run.state, ConnectedExecutors(self._registry, namespace))
         return run_message(run, record.creation), waits
 

@@ -13,7 +13,8 @@ from stepgraph_server.engine.explaining import ConnectedExecutors, waits_of
 from stepgraph_server.storage.records import RunKey
 from tests.support.engine_executor import Executor, failed, succeeded
 from tests.support.engine_rig import NAMESPACE, question, rig, wide, work
-from tests.support.engine_time import in_virtual_time
+from tests.support.engine_store import unavailable
+from tests.support.engine_time import in_virtual_time, turns
 from tests.support.graphs import graph
 
 
@@ -186,3 +187,26 @@ async def test_a_call_that_needs_approval_says_so_once_and_how_to_answer():
         assert wait.task_id == wait.question.task_id == "1/a/t0/e0"
         assert wait.description == f"tool pay waits for approval: stepgraph answer {asked} …"
         assert wait.HasField("due_time")
+
+
+@in_virtual_time
+async def test_a_run_is_explained_although_an_append_fails_in_the_same_commit_that_was_waited_for():
+    """What was asked stands on the first append; when the second fails, the run is read again first."""
+    async with rig() as it:
+        executor = await Executor(it).connect()
+        await it.start(wide(2))
+        await it.settle()
+        one, other = sorted(executor.running.values(), key=lambda task: task.task_id)
+        refused = [unavailable()]
+        it.store.journal.faults.append(
+            lambda append: refused.pop() if refused and b"/w1/" in append.batch else None
+        )
+        executor.report(succeeded(one))
+        asked = asyncio.gather(it.engine.explain_run(NAMESPACE, "r1"))
+        await turns(1)
+        executor.report(succeeded(other))
+        [(run, _)] = await asked
+        assert run.last_sequence
+        assert not refused
+        await asyncio.sleep(1)
+        assert await it.settle() == "COMPLETED"
