@@ -201,10 +201,12 @@ async def test_a_run_is_explained_although_an_append_fails_in_the_same_commit_th
         it.store.journal.faults.append(
             lambda append: refused.pop() if refused and b"/w1/" in append.batch else None
         )
+        it.store.journal.hold()
         executor.report(succeeded(one))
         asked = asyncio.gather(it.engine.explain_run(NAMESPACE, "r1"))
-        await turns(1)
+        await turns(5)
         executor.report(succeeded(other))
+        it.store.journal.release()
         [(run, _)] = await asked
         assert run.last_sequence
         assert not refused
