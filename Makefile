@@ -10,6 +10,9 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 MODEL_STAMP := $(VENV)/.installed-test-model
 ARGS ?=
+# What `make simulate` plays: so many seeds, from this one on.
+SEEDS ?= 200
+START ?= 1
 # Whose model the demo asks: openai or anthropic. Nothing: a stand-in that works offline.
 LLM ?=
 # Another interpreter: make venv PYTHON=/path/to/python. One that is named is used, or refused; never replaced by another.
@@ -82,6 +85,10 @@ demo: $(STAMP) ## Start a server and executors, and run graphs through them; LLM
 .PHONY: bench
 bench: $(STAMP) ## Run the benchmark, side by side with other systems
 	@$(PY) -m benchmarks.react $(ARGS)
+
+.PHONY: simulate
+simulate: $(STAMP) ## Play the whole server in a world where all goes wrong; SEEDS=300 START=12345 for more
+	@PYTHONPATH=protos:server:client:. $(PY) -m tests.simulation --seeds $(SEEDS) --start $(START) $(ARGS)
 
 .PHONY: soak
 soak: $(STAMP) ## Run the long tests that `make test` leaves out
