@@ -201,7 +201,8 @@ def failure_json(error: failure_pb2.Failure) -> JsonValue:
         "code": error.code,
         "message": error.message,
         "source": error.source,
-        "details": dict(error.details),
+        # By key: a map that was read from a journal has another order than one that was just made, and this becomes text.
+        "details": dict(sorted(error.details.items())),
     }
 
 

@@ -11,7 +11,15 @@ from stepgraph_server.core.reducers import ReducerError
 from stepgraph_server.core.state import Carried, Delta
 from stepgraph_server.core.templates import Template
 from stepgraph_server.core.values import ValueNotReadable
-from stepgraph_server.core.view import View, decision_json, settle, updated, with_messages, write
+from stepgraph_server.core.view import (
+    View,
+    decision_json,
+    failure_json,
+    settle,
+    updated,
+    with_messages,
+    write,
+)
 from tests.support.core_pieces import activation_of, compiled, json, state_of, text
 
 GRAPH = compiled(
@@ -235,3 +243,14 @@ def test_a_conversation_is_never_appended_to_for_a_view() -> None:
         conversation, [conversation_pb2.Message(role=conversation_pb2.ROLE_USER)]
     )
     assert (len(longer), len(conversation)) == (1, 0)
+
+
+def test_a_failure_is_the_same_text_before_and_after_a_restart() -> None:
+    """Whoever reads it from the journal has its details in an order of chance."""
+    names = [f"detail_{number}" for number in range(20)]
+    made = failure_pb2.Failure(details={name: "x" for name in reversed(names)})
+    read = failure_pb2.Failure.FromString(made.SerializeToString())
+    for failure in (made, read):
+        tree = failure_json(failure)
+        assert isinstance(tree, dict)
+        assert list(tree["details"]) == names  # type: ignore[arg-type]  # it is a dict
