@@ -348,17 +348,18 @@ class Executor:
 
     def claim(self, dice: random.Random) -> None:
         """Report attempts that it does not have: of nobody, of the past, or somebody else's."""
-        outcomes = [
-            pb.AttemptOutcome(task_id="r-none/1/n/t0/e0", attempt=1),
-            pb.AttemptOutcome(task_id="no slash", attempt=1),
-        ]
+        # What names no attempt has its whole frame rejected, so it comes in one of its own.
+        nonsense = pb.AttemptOutcome(task_id="no slash", attempt=1)
+        self.process.call(self._say, pb.ConnectRequest(results=pb.Results(outcomes=[nonsense])))
+        outcomes = [pb.AttemptOutcome(task_id="r-none/1/n/t0/e0", attempt=1)]
         for run_id, book in self.world.ledger.books.items():
             others = [
                 (task_id, attempt)
                 for task_id, attempt in book.assigned.items()
                 if book.holders[task_id] != self.instance
             ]
-            for task_id, attempt in dice.sample(others, min(2, len(others))):
+            live = [each for each in others if each not in book.ended]
+            for task_id, attempt in (*live, *dice.sample(others, min(2, len(others)))):
                 outcomes.append(pb.AttemptOutcome(task_id=f"{run_id}/{task_id}", attempt=attempt))
         for outcome in outcomes:
             outcome.succeeded.tool.output.text = "stolen"

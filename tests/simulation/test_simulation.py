@@ -51,12 +51,12 @@ def _untimed(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("sabotage", "seen_as"),
     [
-        ("acknowledge_early", "is durable"),
-        ("lose_attempts", "still attempts"),
-        ("skip_events", "got event"),
+        ("acknowledge_early", "got ACK_VERDICT_ACCEPTED, and nothing is durable"),
+        ("believe_anybody", "and without faults"),
+        ("forget_requests", "RUN_EXISTS"),
         ("keep_slots", "slots are taken"),
-        ("forget_requests", "already"),
-        ("record_twice", "I4"),
+        ("lose_attempts", "all is over, and there are still"),
+        ("skip_events", "got event"),
     ],
 )
 def test_a_fault_of_the_server_is_found_and_made_small(sabotage: str, seen_as: str) -> None:

@@ -224,7 +224,8 @@ class World:
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Let something go on that belongs to no process."""
         assert self._group is not None
-        self._group.create_task(work)
+        # Whoever asks for it may die, and it goes on all the same.
+        self._group.create_task(work, context=self.loop.root.copy())
 
     def watch(self, run_id: str) -> None:
         """Have a run watched."""
