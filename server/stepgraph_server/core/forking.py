@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from stepgraph.v1 import event_pb2, run_pb2, task_pb2
+from stepgraph.v1 import event_pb2, task_pb2
 from stepgraph_server.core import interrupts, steps, tasks, tool_approvals
 from stepgraph_server.core.errors import Refused, Violation
 from stepgraph_server.core.inputs import Answer, StartChild
@@ -21,6 +21,7 @@ from stepgraph_server.core.results import accept_result
 from stepgraph_server.core.scheduling import reset_policies
 from stepgraph_server.core.spawning import bodies, body_of
 from stepgraph_server.core.state import TaskStatus, Tokens, carry
+from stepgraph_server.core.status import is_ending, run_ended
 from stepgraph_server.core.step_replies import accept_reply
 from stepgraph_server.core.templates import RenderError
 from stepgraph_server.core.values import ValueNotReadable, check_update
@@ -44,7 +45,9 @@ def on_fork(turn: Turn, fork: Fork) -> None:
             INVALID_REQUEST: a change does not fit what is outstanding.
     """
     state = turn.state
-    _refuse_if_over(state)
+    if is_ending(state):
+        consequence = f"nothing would follow event {state.sequence}; fork from an earlier one"
+        raise run_ended(state, consequence)
     if fork.graph is not None:
         _refuse_if_mismatched(state, fork.graph)
         state.graphs[fork.graph.digest] = fork.graph
@@ -65,14 +68,7 @@ def on_fork(turn: Turn, fork: Fork) -> None:
             tool_approvals.ask(turn, state.tasks[question.task_id])
         else:
             interrupts.reopen(turn, question, keep_token=fork.keep_tokens)
-    answers = dict(fork.answers)
-    for question in [each.interrupt for each in state.questions.values() if each.open]:
-        if _asker(question) in answers:
-            answer = answers[_asker(question)]
-            given = Answer(
-                interrupt_id=question.interrupt_id, answer=answer, answered_by=fork.answered_by
-            )
-            interrupts.on_answer(turn, given)
+    _answer(turn, fork)
     for task, result in results:
         event = turn.next_event()
         event.task_completed.task_id = task.id
@@ -85,6 +81,19 @@ def on_fork(turn: Turn, fork: Fork) -> None:
             # Another id of a run, another id of the child run.
             turn.command(StartChild(task=task))
     steps.line_up(turn)
+
+
+def _answer(turn: Turn, fork: Fork) -> None:
+    """Give the answers, which were checked, to the questions as they are asked again."""
+    answers = dict(fork.answers)
+    for question in [each.interrupt for each in turn.state.questions.values() if each.open]:
+        if _asker(question) in answers:
+            given = Answer(
+                interrupt_id=question.interrupt_id,
+                answer=answers[_asker(question)],
+                answered_by=fork.answered_by,
+            )
+            interrupts.on_answer(turn, given)
 
 
 def _refuse_if_unprepared(state: RunState, fork: Fork) -> None:
@@ -108,18 +117,6 @@ def _refuse_if_unprepared(state: RunState, fork: Fork) -> None:
 def _asker(question: interrupt_pb2.Interrupt) -> str:
     """Return what asks: the activation, or the task that needs approval, of which one activation may have several."""
     return question.task_id or question.activation_id
-
-
-def _refuse_if_over(state: RunState) -> None:
-    if not state.final and state.stopping is None:
-        return
-    number = state.status if state.final else run_pb2.RUN_STATUS_STOPPING
-    status = run_pb2.RunStatus.Name(run_pb2.RunStatus.ValueType(number)).removeprefix("RUN_STATUS_")
-    message = (
-        f"at event {state.sequence} run {state.run_id} is {status}, so nothing would follow; "
-        "fork from an earlier event"
-    )
-    raise Refused("RUN_ENDED", message, metadata={"run_id": state.run_id, "status": status})
 
 
 def _refuse_if_mismatched(state: RunState, graph: CompiledGraph) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stepgraph.v1 import event_pb2, graph_pb2, interrupt_pb2, run_pb2
+from stepgraph.v1 import event_pb2, graph_pb2, interrupt_pb2
 from stepgraph_server.core import (
     canonical,
     schemas,
@@ -30,6 +30,7 @@ from stepgraph_server.core.instants import (
 )
 from stepgraph_server.core.interrupt_ids import interrupt_id
 from stepgraph_server.core.state import Phase, Question
+from stepgraph_server.core.status import run_ended
 from stepgraph_server.core.templates import Template
 from stepgraph_server.core.values import ValueNotReadable, check_value, to_json
 
@@ -134,7 +135,8 @@ def on_answer(turn: Turn, answer: Answer) -> None:
     if question.answer is not None:
         _again(question, answer)
         return
-    _refuse_if_ended(state)
+    if state.final:
+        raise run_ended(state, "its questions can't be answered any more")
     if not question.open:
         message = f"the run went on without an answer: {question.close_reason}"
         metadata = {"interrupt_id": answer.interrupt_id, "close_reason": question.close_reason}
@@ -178,15 +180,6 @@ def _again(question: Question, answer: Answer) -> None:
             "answer": kind,
         },
     )
-
-
-def _refuse_if_ended(state: RunState) -> None:
-    if state.final:
-        status = run_pb2.RunStatus.Name(run_pb2.RunStatus.ValueType(state.status)).removeprefix(
-            "RUN_STATUS_"
-        )
-        message = f"run {state.run_id} is {status}, so its questions can't be answered any more"
-        raise Refused("RUN_ENDED", message, metadata={"run_id": state.run_id, "status": status})
 
 
 def problem_with(question: Question, answer: interrupt_pb2.InterruptAnswer) -> Violation | None:

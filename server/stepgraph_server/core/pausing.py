@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepgraph.v1 import event_pb2, run_pb2
+from stepgraph.v1 import event_pb2
 from stepgraph_server.core import steps, tasks
-from stepgraph_server.core.errors import Refused
 from stepgraph_server.core.inputs import Unpause
 from stepgraph_server.core.state import TaskStatus
+from stepgraph_server.core.status import is_ending, run_ended
 
 if TYPE_CHECKING:
     from stepgraph_server.core.inputs import Pause
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 def on_pause(turn: Turn, happened: Pause) -> None:
     """Pause the run; one that is paused stays as it is. Raises Refused RUN_ENDED for one that has ended, or is about to."""
-    _refuse_if_ending(turn.state, "paused")
+    if is_ending(turn.state):
+        raise run_ended(turn.state, "it can't be paused")
     if not turn.state.paused:
         fact = event_pb2.RunPaused(reason=happened.reason, by_parent=happened.by_parent)
         turn.emit("run_paused", fact)
@@ -32,7 +33,8 @@ def on_pause(turn: Turn, happened: Pause) -> None:
 
 def on_unpause(turn: Turn, happened: Unpause) -> None:
     """Let the run go on; one that is not paused stays as it is. Raises Refused RUN_ENDED."""
-    _refuse_if_ending(turn.state, "unpaused")
+    if is_ending(turn.state):
+        raise run_ended(turn.state, "it can't be unpaused")
     if not turn.state.paused or (happened.by_parent and not turn.state.paused_by_parent):
         return
     turn.emit("run_unpaused", event_pb2.RunUnpaused())
@@ -42,15 +44,6 @@ def on_unpause(turn: Turn, happened: Unpause) -> None:
         if task.status is TaskStatus.QUEUED and not task.held:
             tasks.assign(turn, task)
     steps.line_up(turn)
-
-
-def _refuse_if_ending(state: RunState, what: str) -> None:
-    if not state.final and state.stopping is None:
-        return
-    number = run_pb2.RUN_STATUS_STOPPING if not state.final else state.status
-    status = run_pb2.RunStatus.Name(run_pb2.RunStatus.ValueType(number)).removeprefix("RUN_STATUS_")
-    message = f"run {state.run_id} is {status}, so it can't be {what}"
-    raise Refused("RUN_ENDED", message, metadata={"run_id": state.run_id, "status": status})
 
 
 # Facts

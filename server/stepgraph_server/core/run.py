@@ -30,7 +30,7 @@ from stepgraph_server.core import (
     tasks,
 )
 from stepgraph_server.core.conversation import Conversation
-from stepgraph_server.core.errors import Quarantined, Refused
+from stepgraph_server.core.errors import Quarantined
 from stepgraph_server.core.failures import failure
 from stepgraph_server.core.inputs import (
     Answer,
@@ -55,6 +55,7 @@ from stepgraph_server.core.inputs import (
 )
 from stepgraph_server.core.instants import from_timestamp
 from stepgraph_server.core.state import RULES_VERSION, Carried, RunState
+from stepgraph_server.core.status import run_ended
 from stepgraph_server.core.turn import Turn
 
 if TYPE_CHECKING:
@@ -188,11 +189,7 @@ def _on_cancel(turn: Turn, happened: Cancel) -> None:
     if stops == run_pb2.RUN_STATUS_CANCELLED:
         return
     if state.final:
-        status = run_pb2.RunStatus.Name(run_pb2.RunStatus.ValueType(state.status)).removeprefix(
-            "RUN_STATUS_"
-        )
-        message = f"run {state.run_id} is {status}, so it can't be cancelled"
-        raise Refused("RUN_ENDED", message, metadata={"run_id": state.run_id, "status": status})
+        raise run_ended(state, "it can't be cancelled")
     lifecycle.cancel(turn, lifecycle.cancelled(happened.reason))
 
 

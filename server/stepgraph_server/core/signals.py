@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepgraph.v1 import event_pb2, interrupt_pb2, run_pb2
+from stepgraph.v1 import event_pb2, interrupt_pb2
 from stepgraph_server.core.errors import Refused
 from stepgraph_server.core.names import MAX_KEPT_SIGNALS
 from stepgraph_server.core.spawning import locate
 from stepgraph_server.core.state import KeptSignal
+from stepgraph_server.core.status import is_ending, run_ended
 
 if TYPE_CHECKING:
     from stepgraph_server.core.inputs import Signal
@@ -28,13 +29,8 @@ def on_signal(turn: Turn, signal: Signal) -> None:
         Refused: RUN_ENDED, also for a run that is about to end. LIMIT_EXCEEDED: too many are kept.
     """
     state = turn.state
-    if state.final or state.stopping is not None:
-        number = state.status if state.final else run_pb2.RUN_STATUS_STOPPING
-        status = run_pb2.RunStatus.Name(run_pb2.RunStatus.ValueType(number)).removeprefix(
-            "RUN_STATUS_"
-        )
-        message = f"run {state.run_id} is {status}, so nothing of it waits for signals any more"
-        raise Refused("RUN_ENDED", message, metadata={"run_id": state.run_id, "status": status})
+    if is_ending(state):
+        raise run_ended(state, "nothing of it waits for signals any more")
     if len(state.signals) >= MAX_KEPT_SIGNALS:
         message = f"run {state.run_id} keeps {len(state.signals)} signals that nothing has waited for, and more are not kept"
         metadata = {

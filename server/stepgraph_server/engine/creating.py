@@ -17,6 +17,7 @@ from stepgraph_server.core.inputs import Fork, Start
 from stepgraph_server.core.instants import SECOND, after, from_duration, to_timestamp
 from stepgraph_server.core.run import new_state
 from stepgraph_server.core.state import RULES_VERSION
+from stepgraph_server.core.status import status_name
 from stepgraph_server.engine.callers import RequestKey
 from stepgraph_server.engine.encoding import progress_of
 from stepgraph_server.engine.live import Delivery, FutureReply, LiveRun
@@ -177,9 +178,7 @@ class Creator:
         folder = self._runner.folder
         record = await folder.record(key)
         if not record.is_final:
-            status = run_pb2.RunStatus.Name(
-                run_pb2.RunStatus.ValueType(record.progress.status)
-            ).removeprefix("RUN_STATUS_")
+            status = status_name(record.progress.status)
             message = f"run {key.run_id!r} is {status}; only one that has ended can be continued"
             metadata = {"run_id": key.run_id, "status": status}
             raise Refused("RUN_NOT_ENDED", message, metadata=metadata)

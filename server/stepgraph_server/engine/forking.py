@@ -15,6 +15,7 @@ from stepgraph_server.core.errors import Quarantined, Refused, Violation
 from stepgraph_server.core.inputs import Fork, Start
 from stepgraph_server.core.instants import Span, after, from_duration, to_timestamp
 from stepgraph_server.core.run import new_state
+from stepgraph_server.core.status import status_name
 from stepgraph_server.engine.folding import QUARANTINED_BEFORE, READ_BYTES
 from stepgraph_server.engine.retry_point import find_retry_point
 from stepgraph_server.storage.records import Prefix, RunCreation, RunKey
@@ -321,9 +322,7 @@ def _changes(request: run_service_pb2.ForkRunRequest) -> _Changes:
 
 
 def _not_failed(record: RunRecord) -> Refused:
-    status = run_pb2.RunStatus.Name(
-        run_pb2.RunStatus.ValueType(record.progress.status)
-    ).removeprefix("RUN_STATUS_")
+    status = status_name(record.progress.status)
     message = f"run {record.key.run_id!r} is {status}; only one that is FAILED can be retried, others can be forked"
     metadata = {"run_id": record.key.run_id, "status": status}
     return Refused("RUN_NOT_ENDED", message, metadata=metadata)
