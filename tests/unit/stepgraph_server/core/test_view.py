@@ -247,8 +247,8 @@ def test_a_conversation_is_never_appended_to_for_a_view() -> None:
 
 def test_a_failure_is_the_same_text_before_and_after_a_restart() -> None:
     """Whoever reads it from the journal has its details in an order of chance."""
-    names = [f"detail_{number}" for number in range(20)]
-    made = failure_pb2.Failure(details={name: "x" for name in reversed(names)})
+    names = [f"detail_{number:02}" for number in range(20)]
+    made = failure_pb2.Failure(details=dict.fromkeys(reversed(names), "x"))
     read = failure_pb2.Failure.FromString(made.SerializeToString())
     for failure in (made, read):
         tree = failure_json(failure)
