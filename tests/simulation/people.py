@@ -151,13 +151,17 @@ class Callers:
         )
 
     async def _signal(self, question: interrupt_pb2.Interrupt) -> None:
-        wanted = question.reason.signal
-        for number in range(wanted.count or 1):
-            payload = value_pb2.Value(text=f"for {wanted.correlation}")
-            signal = Signal(name=wanted.name, correlation=wanted.correlation, payload=payload)
-            await self.change(
-                question.run_id, "SignalRun", signal, f"{question.interrupt_id} {number}"
-            )
+        """Send what a question waits for, and again if another one of the same name got it."""
+        wanted, book = question.reason.signal, self.world.ledger.book(question.run_id)
+        number = 0
+        while book.questions.get(question.interrupt_id) == "open":
+            for _ in range(wanted.count or 1):
+                number += 1
+                payload = value_pb2.Value(text=f"for {wanted.correlation}")
+                signal = Signal(name=wanted.name, correlation=wanted.correlation, payload=payload)
+                name = f"{question.interrupt_id} {number}"
+                await self.change(question.run_id, "SignalRun", signal, name)
+            await asyncio.sleep(20)
 
     async def signal_early(self, run_id: str, dice: random.Random) -> None:
         """Send a signal that nobody may wait for yet; it is kept. Whoever gets it gets the same as from others."""
