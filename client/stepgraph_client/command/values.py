@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from stepgraph_client.client import Client
 
 _TEXT_SUFFIXES = {".txt", ".md", ".csv", ".log"}
+#: What is read at most, so that a device without an end has one. A server's own limit is 64 MiB, unless it is set otherwise.
+MAX_READ_BYTES = 512 * 1024 * 1024
 _DIGEST_CHARACTERS = len("sha256:") + 64
 
 
@@ -70,10 +72,17 @@ def _kind_of(file: Path) -> str:
 
 def _value(file: Path, kind: str, media_type: str) -> Value:
     try:
-        content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        if str(file) == "-":
+            content = sys.stdin.buffer.read(MAX_READ_BYTES + 1)
+        else:
+            with file.open("rb") as opened:
+                content = opened.read(MAX_READ_BYTES + 1)
     except OSError as error:
         message = f"{file} can't be read: {error.strerror or error}"
         raise click.UsageError(message) from error
+    if len(content) > MAX_READ_BYTES:
+        message = f"{file} has more than {size_text(MAX_READ_BYTES)}, far more than a server stores in one value"
+        raise click.UsageError(message)
     if kind == "bytes":
         guessed = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
         return Value(blob=Blob(media_type=media_type or guessed, data=content))

@@ -80,3 +80,11 @@ def test_a_file_that_can_not_be_written_is_said(run) -> None:
 )
 def test_a_terminal_is_not_given_what_would_steer_it(content, readable) -> None:
     assert values._is_readable(content) is readable
+
+
+def test_what_has_no_end_is_not_read_for_ever(run, monkeypatch) -> None:
+    """A device, say; the server would refuse it anyway, once it had all."""
+    monkeypatch.setattr(values, "MAX_READ_BYTES", 1024)
+    ended = run("values", "put", "/dev/zero")
+    assert ended.code == 2
+    assert "/dev/zero has more than 1 KiB" in ended.err
