@@ -225,7 +225,7 @@ class World:
         """Let something go on that belongs to no process."""
         assert self._group is not None
         # Whoever asks for it may die, and it goes on all the same.
-        self._group.create_task(work, context=self.loop.root.copy())
+        self.loop.root.copy().run(self._group.create_task, work)
 
     def watch(self, run_id: str) -> None:
         """Have a run watched."""
