@@ -71,7 +71,7 @@ def agent() -> Graph:
     return graph
 
 
-def decide(question: Interrupt) -> InterruptAnswer:
+def review(question: Interrupt) -> InterruptAnswer:
     """Say what a person would, who sees the call as it would be made."""
     args = json.loads(question.tool.args)
     if args["to"] != "landlord":
@@ -89,7 +89,7 @@ async def main() -> None:
             if isinstance(event, RunEvent) and event.HasField("interrupt_opened"):
                 question = event.interrupt_opened.question
                 print(f"{question.reason.human.prompt} {question.tool.args}")
-                await client.answer(question.interrupt_id, decide(question), answered_by="anna")
+                await client.answer(question.interrupt_id, review(question), answered_by="anna")
         print(await run.result())
         executor.stop()
 
