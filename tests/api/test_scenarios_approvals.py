@@ -116,7 +116,7 @@ async def test_of_many_people_one_approves_and_the_tool_is_called_once():
         assert len(asked) == 3
         for question in asked.values():
 
-            async def decide(number: int, question: str = question) -> str:
+            async def settle(number: int, question: str = question) -> str:
                 answer = proceed() if number % 2 else revise(f"{number} says no")
                 try:
                     await client.answer(question, answer, answered_by=f"p{number}")
@@ -124,7 +124,7 @@ async def test_of_many_people_one_approves_and_the_tool_is_called_once():
                     return lost.reason
                 return "won"
 
-            said = Counter(await asyncio.gather(*map(decide, range(PEOPLE))))
+            said = Counter(await asyncio.gather(*map(settle, range(PEOPLE))))
             # The same answer again is fine: all who approve say the same.
             assert said["won"] in (1, PEOPLE // 2)
             assert said["won"] + said["INTERRUPT_ANSWERED"] + said["RUN_ENDED"] == PEOPLE
