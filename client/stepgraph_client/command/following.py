@@ -174,12 +174,12 @@ def follow(watching: Watching, work: Callable[[Client], Awaitable[None]]) -> Non
     """
 
     async def with_client() -> None:
-        async with watching.settings.client() as client, asyncio.timeout(watching.longest_s):
-            await work(client)
+        with _terminable():
+            async with watching.settings.client() as client, asyncio.timeout(watching.longest_s):
+                await work(client)
 
     try:
-        with _terminable():
-            asyncio.run(with_client())
+        asyncio.run(with_client())
     except KeyboardInterrupt:
         _say(watching.stopped_text(), watching.settings)
         raise SystemExit(ExitCode.INTERRUPTED) from None
@@ -195,16 +195,27 @@ def follow(watching: Watching, work: Callable[[Client], Awaitable[None]]) -> Non
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Let SIGTERM end the watch in order: a view that is cut off would leave a terminal without a cursor."""
+    """Let SIGTERM end the watch in order: a view that is cut off would leave a terminal without a cursor.
 
-    def end(number: int, _frame: object) -> None:
-        raise SystemExit(_SIGNALLED + number)
+    The task is cancelled by its loop: an exception out of a signal handler may be raised anywhere, also where it is lost.
+    """
+    loop, watch, terminated = asyncio.get_running_loop(), asyncio.current_task(), False
 
-    before = signal.signal(signal.SIGTERM, end)
+    def end() -> None:
+        nonlocal terminated
+        assert watch is not None, "it is in a coroutine"
+        terminated = True
+        watch.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, end)
     try:
         yield
+    except asyncio.CancelledError:
+        if terminated:
+            raise SystemExit(_SIGNALLED + signal.SIGTERM) from None
+        raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 def _say(text: str, settings: Settings) -> None:
