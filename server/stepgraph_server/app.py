@@ -106,9 +106,7 @@ async def running_server(
     """
     # Before any data is touched: a second server that is started by mistake should say so, and nothing else.
     refuse_address(settings)
-    parts = _Parts(
-        settings, store or _make_store(settings), clock or SystemClock(), variables or {}
-    )
+    parts = Parts(settings, store or _make_store(settings), clock or SystemClock(), variables or {})
     # Outermost: what is written last is recorded too.
     async with _recording(parts.telemetry):
         await parts.store.start(parts.runner.on_appended)
@@ -135,7 +133,7 @@ async def _recording(telemetry: Telemetry) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _answering(settings: Settings, parts: _Parts) -> AsyncIterator[RunningServer]:
+async def _answering(settings: Settings, parts: Parts) -> AsyncIterator[RunningServer]:
     """Go on with the runs that there are, and let callers and executors in."""
     async with parts.background as background:
         # Loading runs may take long when there are many. Readiness does not wait for it: their executors must come
@@ -180,7 +178,7 @@ def _make_store(settings: Settings) -> Store:
     return SqliteStore(settings.data)
 
 
-class _Parts:
+class Parts:
     """Everything that there is one of, built but not started."""
 
     def __init__(
@@ -284,6 +282,7 @@ class _Parts:
         )
 
     def backends(self) -> Backends:
+        """Return what the API needs of it."""
         return Backends(
             store=self.store,
             engine=self.engine,

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from stepgraph.v1 import graph_pb2
-    from stepgraph_server.app import _Parts
+    from stepgraph_server.app import Parts
     from tests.simulation.server import Server
     from tests.simulation.world import World
 
-    Make = Callable[[_Parts], Awaitable[Any]]
+    Make = Callable[[Parts], Awaitable[Any]]
 
 #: What passes.
 _PASSING = ("JOURNAL_UNAVAILABLE", "OVERLOADED", "SHUTTING_DOWN")

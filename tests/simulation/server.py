@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from stepgraph.v1 import executor_service_pb2 as pb
 from stepgraph.v1 import run_pb2
 from stepgraph_server.api.executor_stream import ExecutorStreams
-from stepgraph_server.app import _Parts, terms
+from stepgraph_server.app import Parts, terms
 from stepgraph_server.config import LimitSettings, RetrySettings, Settings, TaskSettings
 from stepgraph_server.core.errors import Refused, StepgraphError
 from stepgraph_server.core.instants import SECOND, Span
@@ -54,7 +54,7 @@ class Server:
         self.process = Process(world.loop, f"server {number}")
         self.store = world.make_store()
         self.store.begin(self.process)
-        self.parts = self.process.call(_Parts, SETTINGS, self.store, world.clock, {})
+        self.parts = self.process.call(Parts, SETTINGS, self.store, world.clock, {})
         self._is_leaving = asyncio.Event()
         self.is_ready = False
         self.has_left = False
@@ -132,7 +132,7 @@ class Server:
     # Calls
 
     async def call(
-        self, make: Callable[[_Parts], Awaitable[Any]], check: Callable[[Any], None]
+        self, make: Callable[[Parts], Awaitable[Any]], check: Callable[[Any], None]
     ) -> Any:
         """Call a method, over the network. `check` sees the response in the moment in which it leaves.
 
@@ -164,7 +164,7 @@ class Server:
 
     async def watch(
         self,
-        make: Callable[[_Parts], AsyncGenerator[Any, None]],
+        make: Callable[[Parts], AsyncGenerator[Any, None]],
         give: Callable[[Any], Awaitable[None]],
     ) -> None:
         """Feed a watch until it ends; it waits while who watches does not take what it has.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from stepgraph.v1 import run_service_pb2
@@ -16,11 +17,11 @@ from tests.simulation.server import NAMESPACE
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from stepgraph_server.app import _Parts
+    from stepgraph_server.app import Parts
     from tests.simulation.world import World
 
 
-class Watcher:
+class Watcher(ABC):
     """What both kinds have in common: to come back."""
 
     def __init__(self, world: World, name: str) -> None:
@@ -49,14 +50,17 @@ class Watcher:
                     self.world.trouble(f"{self.name}: {refused.reason} {refused}")
             await asyncio.sleep(self._dice.uniform(0.05, 1.5))
 
-    def _make(self, parts: _Parts) -> AsyncGenerator[Any, None]:
-        raise NotImplementedError
+    @abstractmethod
+    def _make(self, parts: Parts) -> AsyncGenerator[Any, None]:
+        """Open a watch where the last one broke off."""
 
+    @abstractmethod
     def _ended(self) -> None:
-        raise NotImplementedError
+        """Judge that the server ended the watch."""
 
+    @abstractmethod
     async def _take(self, item: Any) -> None:
-        raise NotImplementedError
+        """Take what came, and check it."""
 
     async def _linger(self) -> None:
         strikes = self.world.faults.strikes
@@ -95,7 +99,7 @@ class RunWatcher(Watcher):
         self._run_id = run_id
         self._summary = summary
 
-    def _make(self, parts: _Parts) -> AsyncGenerator[Any, None]:
+    def _make(self, parts: Parts) -> AsyncGenerator[Any, None]:
         return parts.watcher.watch_run(
             *(NAMESPACE, self._run_id, self.got.get(self._run_id, 0)),
             summary=self._summary,
@@ -131,7 +135,7 @@ class AllWatcher(Watcher):
         super().__init__(world, "watcher of all")
         self._resume: int | None = None
 
-    def _make(self, parts: _Parts) -> AsyncGenerator[Any, None]:
+    def _make(self, parts: Parts) -> AsyncGenerator[Any, None]:
         return parts.watcher.watch_runs(NAMESPACE, RunQuery(), self._resume, summary=False)
 
     async def _take(self, item: Any) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from stepgraph.v1 import event_pb2, run_pb2, state_pb2
 from stepgraph_server.core import unanswered_calls
 from stepgraph_server.core.failures import failure
-from stepgraph_server.core.inputs import Cancel, StopAttempt
+from stepgraph_server.core.inputs import Cancel
 from stepgraph_server.core.instants import after, from_timestamp, to_timestamp
 from stepgraph_server.core.merge import (
     conflict,
@@ -21,11 +21,10 @@ from stepgraph_server.core.merge import (
     went_on,
 )
 from stepgraph_server.core.state import Activation, Outcome, Phase, RunState, Stopping, TaskStatus
-from stepgraph_server.core.tasks import end_cancelled, tell_child
+from stepgraph_server.core.tasks import end_cancelled, stop_attempt, tell_child
 
 if TYPE_CHECKING:
     from stepgraph.v1 import failure_pb2
-    from stepgraph_server.core.state import Task
     from stepgraph_server.core.turn import Turn
 
 GRACE_KEY = "grace"
@@ -95,23 +94,11 @@ def _stop(
         if task.status not in _LIVE:
             end_cancelled(turn, task, event_pb2.TaskCancelled(task_id=task.id, reason=reason))
     for task in live:
-        _stop_task(turn, task, why.message)
+        if task.status is TaskStatus.CHILD:
+            tell_child(turn, task, Cancel(reason=why.message))
+        else:
+            stop_attempt(turn, task, why.message)
     advance_stop(turn)
-
-
-def _stop_task(turn: Turn, task: Task, reason: str) -> None:
-    if task.status is TaskStatus.CHILD:
-        tell_child(turn, task, Cancel(reason=reason))
-        return
-    turn.command(
-        StopAttempt(
-            task_id=task.id,
-            attempt=task.attempt,
-            executor_id=task.executor_id,
-            instance=task.instance,
-            reason=reason,
-        )
-    )
 
 
 def _close_questions(turn: Turn, reason: str) -> None:

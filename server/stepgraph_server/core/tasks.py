@@ -125,13 +125,26 @@ def cancel_within(
         ):
             continue
         if task.status is TaskStatus.ASSIGNED:
-            _stop_attempt(turn, task, reason)
+            stop_attempt(turn, task, reason)
         elif task.status is TaskStatus.CHILD:
             tell_child(turn, task, Cancel(reason=reason))
         attempt = task.attempt if task.status is TaskStatus.ASSIGNED else 0
         end_cancelled(
             turn, task, event_pb2.TaskCancelled(task_id=task.id, attempt=attempt, reason=reason)
         )
+
+
+def stop_attempt(turn: Turn, task: Task, reason: str) -> None:
+    """Tell the executor of a task to stop its attempt."""
+    turn.command(
+        StopAttempt(
+            task_id=task.id,
+            attempt=task.attempt,
+            executor_id=task.executor_id,
+            instance=task.instance,
+            reason=reason,
+        )
+    )
 
 
 def is_within(activation: Activation | None, outer: Activation) -> bool:
@@ -385,7 +398,7 @@ def _attempt_due(turn: Turn, task: Task) -> None:
     ):
         _over(turn, task, "IDLE_LIMIT", limits.idle, "two signs of progress")
     elif limits.accept and not task.accepted and now >= task.assigned_at + limits.accept:
-        _stop_attempt(turn, task, "it was not accepted in time")
+        stop_attempt(turn, task, "it was not accepted in time")
         message = (
             f"executor {task.executor_id} did not accept it within {seconds_text(limits.accept)}"
         )
@@ -396,7 +409,7 @@ def _over(
     turn: Turn, task: Task, code: str, limit: Span, what: str, *, for_good: bool = False
 ) -> None:  # the parts of one message
     if task.status is TaskStatus.ASSIGNED:
-        _stop_attempt(turn, task, code)
+        stop_attempt(turn, task, code)
     why = failure(
         code,
         f"{task.label} took longer than {seconds_text(limit)} for {what}",
@@ -404,18 +417,6 @@ def _over(
         details={"limit": seconds_text(limit), "requirement": " ".join(task.key).rstrip()},
     )
     fail_attempt(turn, task, why, for_good=for_good)
-
-
-def _stop_attempt(turn: Turn, task: Task, reason: str) -> None:
-    turn.command(
-        StopAttempt(
-            task_id=task.id,
-            attempt=task.attempt,
-            executor_id=task.executor_id,
-            instance=task.instance,
-            reason=reason,
-        )
-    )
 
 
 def arm(state: RunState, task: Task) -> None:

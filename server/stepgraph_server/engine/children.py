@@ -274,12 +274,14 @@ class Children:
 
     async def _size(self, root: RunKey) -> int:
         """Return how many runs a tree has, those that are being created included."""
-        if root not in self._sizes:
-            found = await self._store.runs.count_tree(root)
-            self._sizes.setdefault(root, found)
-            if len(self._sizes) > MAX_TREES:
-                self._sizes.popitem(last=False)
-        return self._sizes[root]
+        if root in self._sizes:
+            return self._sizes[root]
+        found = await self._store.runs.count_tree(root)
+        # Another may have asked meanwhile, and have added to it.
+        size = self._sizes.setdefault(root, found)
+        if len(self._sizes) > MAX_TREES:
+            self._sizes.popitem(last=False)
+        return size
 
     async def _graph(
         self, namespace: str, plan: ChildPlan
