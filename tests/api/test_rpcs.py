@@ -91,9 +91,11 @@ async def test_a_field_of_a_newer_client_is_refused_by_every_method(channel, pat
 )
 async def test_a_method_that_does_not_exist_is_said_not_to(channel, path):
     unary = channel.unary_unary(path)
-    stream = channel.stream_stream(path)
+    # Its one message goes out with the call: where a client writes later, while the server ends the call, grpcio may put INTERNAL
+    # in the place of the status that came (https://github.com/grpc/grpc/issues/36066). Our client tries again then.
+    stream = channel.unary_stream(path)
 
-    for each in (unary(b""), stream(iter([b""]))):
+    for each in (unary(b""), stream(b"")):
         failure = await failure_of(each)
         assert failure.code is grpc.StatusCode.UNIMPLEMENTED
         assert failure.reason == "METHOD_NOT_FOUND"
